@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use crate::{Digest, Node, SnapshotEntry, SourceError, WorkspacePath};
 
 pub(crate) fn push_field(text: &mut String, field: &str) {
-    if !field.contains(['\\', '\t', '\n', '\r']) {
+    if !field.bytes().any(|byte| matches!(byte, b'\\' | b'\t' | b'\n' | b'\r')) {
         text.push_str(field);
         return;
     }
@@ -39,7 +39,9 @@ pub(crate) fn push_entry(text: &mut String, path: &WorkspacePath, node: &Node) {
     match node {
         Node::File { digest, size, executable } => {
             let letter = if *executable { 'x' } else { 'f' };
-            let _ = write!(text, "{letter}\t{size}\t{digest}\t");
+            let _ = write!(text, "{letter}\t{size}\t");
+            digest.push_hex(text);
+            text.push('\t');
         }
         Node::Symlink { target } => {
             text.push_str("l\t");

@@ -26,6 +26,15 @@ impl Digest {
         &self.0
     }
 
+    /// Writes the 64 digits behind `text`, without the cost of the formatting machinery.
+    pub(crate) fn push_hex(&self, text: &mut String) {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        for byte in self.0 {
+            text.push(char::from(HEX[usize::from(byte >> 4)]));
+            text.push(char::from(HEX[usize::from(byte & 15)]));
+        }
+    }
+
     /// The first twelve digits, for people; never use it as a key.
     pub fn short(&self) -> String {
         self.to_string()[..12].to_owned()
@@ -34,13 +43,9 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const HEX: &[u8; 16] = b"0123456789abcdef";
-        let mut text = [0u8; 64];
-        for (index, byte) in self.0.iter().enumerate() {
-            text[index * 2] = HEX[usize::from(byte >> 4)];
-            text[index * 2 + 1] = HEX[usize::from(byte & 15)];
-        }
-        formatter.pad(std::str::from_utf8(&text).unwrap_or_default())
+        let mut text = String::with_capacity(64);
+        self.push_hex(&mut text);
+        formatter.pad(&text)
     }
 }
 

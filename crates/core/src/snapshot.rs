@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::canonical::{Lines, push_entry, push_line};
-use crate::{Digest, SourceError, WorkspacePath};
+use crate::{Digest, DigestWriter, SourceError, WorkspacePath};
 
 /// Names a source: who provides it, where it is, and which revision is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -212,7 +212,13 @@ const READ: &str = "read manifest";
 
 impl SnapshotManifest {
     /// Sorts, checks every rule of the contract and computes tree digest and id.
-    pub fn seal(mut self) -> Result<SourceSnapshot, SourceError> {
+    pub fn seal(self) -> Result<SourceSnapshot, SourceError> {
+        self.seal_with_text().map(|(snapshot, _)| snapshot)
+    }
+
+    /// [`Self::seal`], with the canonical manifest that was made on the way: what
+    /// [`SourceSnapshot::to_manifest`] would make again.
+    pub fn seal_with_text(mut self) -> Result<(SourceSnapshot, String), SourceError> {
         self.source.check()?;
         self.entries.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         check_tree(self.entries.iter().map(|entry| (&entry.path, &entry.node)))?;
@@ -222,7 +228,11 @@ impl SnapshotManifest {
         }
         let omitted =
             sums.into_iter().map(|((reason, subject), count)| Omission { reason, subject, count }).collect();
-        let tree = tree_digest(&self.entries);
+        let lines = entry_lines(&self.entries);
+        let mut hash = DigestWriter::default();
+        hash.update(TREE_HEADER);
+        hash.update(lines.as_bytes());
+        let (tree, _) = hash.finish();
         if self.resolved_revision.is_empty() {
             self.resolved_revision = format!("tree:{tree}");
         }
@@ -234,9 +244,21 @@ impl SnapshotManifest {
             entries: self.entries,
             omitted,
         };
-        snapshot.id = Digest::of(snapshot.to_manifest().as_bytes());
-        Ok(snapshot)
+        let text = snapshot.manifest_around(&lines);
+        snapshot.id = Digest::of(text.as_bytes());
+        Ok((snapshot, text))
     }
+}
+
+/// What a tree digest covers before the lines of the entries.
+const TREE_HEADER: &[u8] = b"coldframe-tree\t1\n";
+
+fn entry_lines(entries: &[SnapshotEntry]) -> String {
+    let mut lines = String::with_capacity(entries.len() * 128);
+    for entry in entries {
+        push_entry(&mut lines, &entry.path, &entry.node);
+    }
+    lines
 }
 
 impl SourceSnapshot {
@@ -303,16 +325,18 @@ impl SourceSnapshot {
 
     /// The canonical manifest, format 1: see `docs/formats/manifest.md`.
     pub fn to_manifest(&self) -> String {
-        let mut text = String::with_capacity(self.entries.len() * 120 + 512);
+        self.manifest_around(&entry_lines(&self.entries))
+    }
+
+    fn manifest_around(&self, entry_lines: &str) -> String {
+        let mut text = String::with_capacity(entry_lines.len() + self.omitted.len() * 80 + 8192);
         push_line(&mut text, &["coldframe-manifest", "1"]);
         push_line(&mut text, &["provider", &self.source.provider]);
         push_line(&mut text, &["locator", &self.source.locator]);
         push_line(&mut text, &["revision", &self.source.revision]);
         push_line(&mut text, &["resolved", &self.resolved_revision]);
         push_line(&mut text, &["tree", &self.tree.to_string()]);
-        for entry in &self.entries {
-            push_entry(&mut text, &entry.path, &entry.node);
-        }
+        text.push_str(entry_lines);
         for omission in &self.omitted {
             push_line(
                 &mut text,
@@ -345,13 +369,13 @@ impl SourceSnapshot {
         let (resolved_revision, tree) = (lines.text(resolved)?, lines.digest(tree)?);
         let (entries, omitted) = read_records(&mut lines)?;
         let manifest = SnapshotManifest { source, resolved_revision, entries, omitted };
-        let snapshot = manifest.seal().map_err(|error| {
+        let (snapshot, text) = manifest.seal_with_text().map_err(|error| {
             SourceError::integrity(READ, "the manifest breaks the contract").with_source(error)
         })?;
         if snapshot.tree != tree {
             return Err(SourceError::integrity(READ, "the tree digest does not match the entries"));
         }
-        if snapshot.id != Digest::of(bytes) {
+        if text.as_bytes() != bytes {
             return Err(SourceError::integrity(READ, "the manifest is not in its canonical form"));
         }
         Ok(snapshot)
@@ -373,15 +397,6 @@ fn read_records(lines: &mut Lines<'_>) -> Result<(Vec<SnapshotEntry>, Vec<Omissi
             return Ok((entries, omitted));
         }
     }
-}
-
-pub(crate) fn tree_digest(entries: &[SnapshotEntry]) -> Digest {
-    let mut text = String::with_capacity(entries.len() * 120 + 32);
-    push_line(&mut text, &["coldframe-tree", "1"]);
-    for entry in entries {
-        push_entry(&mut text, &entry.path, &entry.node);
-    }
-    Digest::of(text.as_bytes())
 }
 
 /// Checks sorted entries: no duplicate, nothing under a file or a link, no entry for a directory that has
