@@ -1,0 +1,9 @@
+//! Answers for the behaviour of the store as its users and its enemies see it.
+
+mod capture;
+mod crash;
+mod damage;
+mod full;
+mod limits;
+mod store;
+mod support;
