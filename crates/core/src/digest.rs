@@ -70,21 +70,29 @@ impl FromStr for Digest {
             return Err(refuse());
         }
         let mut bytes = [0u8; 32];
-        for (index, pair) in digits.chunks_exact(2).enumerate() {
-            bytes[index] =
-                nibble(pair[0]).zip(nibble(pair[1])).map(|(high, low)| high << 4 | low).ok_or_else(refuse)?;
+        let mut wrong = 0;
+        for (byte, pair) in bytes.iter_mut().zip(digits.as_chunks::<2>().0) {
+            let (high, low) = (NIBBLES[usize::from(pair[0])], NIBBLES[usize::from(pair[1])]);
+            wrong |= high | low;
+            *byte = high << 4 | low;
         }
-        Ok(Self(bytes))
+        if wrong & NO_NIBBLE == 0 { Ok(Self(bytes)) } else { Err(refuse()) }
     }
 }
 
-fn nibble(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
+/// Stands for a byte that is no digit; the value of no digit has this bit.
+const NO_NIBBLE: u8 = 0x80;
+
+/// The value of each digit. A manifest has a digest a line, and a table has no branches to guess.
+const NIBBLES: [u8; 256] = {
+    let mut values = [NO_NIBBLE; 256];
+    let mut value = 0;
+    while value < 16 {
+        values[b"0123456789abcdef"[value] as usize] = value as u8;
+        value += 1;
     }
-}
+    values
+};
 
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

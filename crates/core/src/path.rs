@@ -57,8 +57,16 @@ impl WorkspacePath {
         if text.len() > MAX_PATH_BYTES {
             return Err(PathError::TooLong);
         }
-        for segment in text.split('/') {
-            check_segment(segment)?;
+        if text.as_bytes().iter().fold(false, |found, byte| found | (*byte == 0)) {
+            return Err(PathError::Nul);
+        }
+        for segment in text.as_bytes().split(|byte| *byte == b'/') {
+            match segment {
+                b"" | b"." => return Err(PathError::NotNormal),
+                b".." => return Err(PathError::Parent),
+                _ if segment.len() > MAX_SEGMENT_BYTES => return Err(PathError::TooLong),
+                _ => {}
+            }
         }
         Ok(Self(text))
     }
@@ -109,7 +117,9 @@ impl WorkspacePath {
 
     /// The path of `segment` in this directory.
     pub fn join(&self, segment: &str) -> Result<Self, PathError> {
-        check_segment(segment)?;
+        if segment.contains('/') {
+            return Err(PathError::NotNormal);
+        }
         Self::parse(format!("{}/{segment}", self.0))
     }
 
@@ -120,17 +130,6 @@ impl WorkspacePath {
         } else {
             self.0.nfc().flat_map(char::to_lowercase).nfc().collect()
         }
-    }
-}
-
-fn check_segment(segment: &str) -> Result<(), PathError> {
-    match segment {
-        "" | "." => Err(PathError::NotNormal),
-        ".." => Err(PathError::Parent),
-        _ if segment.len() > MAX_SEGMENT_BYTES => Err(PathError::TooLong),
-        _ if segment.bytes().any(|byte| byte == 0) => Err(PathError::Nul),
-        _ if segment.contains('/') => Err(PathError::NotNormal),
-        _ => Ok(()),
     }
 }
 

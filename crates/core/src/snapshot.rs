@@ -229,10 +229,7 @@ impl SnapshotManifest {
         let omitted =
             sums.into_iter().map(|((reason, subject), count)| Omission { reason, subject, count }).collect();
         let lines = entry_lines(&self.entries);
-        let mut hash = DigestWriter::default();
-        hash.update(TREE_HEADER);
-        hash.update(lines.as_bytes());
-        let (tree, _) = hash.finish();
+        let tree = tree_digest(lines.as_bytes());
         if self.resolved_revision.is_empty() {
             self.resolved_revision = format!("tree:{tree}");
         }
@@ -252,6 +249,13 @@ impl SnapshotManifest {
 
 /// What a tree digest covers before the lines of the entries.
 const TREE_HEADER: &[u8] = b"coldframe-tree\t1\n";
+
+fn tree_digest(entry_lines: &[u8]) -> Digest {
+    let mut hash = DigestWriter::default();
+    hash.update(TREE_HEADER);
+    hash.update(entry_lines);
+    hash.finish().0
+}
 
 fn entry_lines(entries: &[SnapshotEntry]) -> String {
     let mut lines = String::with_capacity(entries.len() * 128);
@@ -366,35 +370,53 @@ impl SourceSnapshot {
             locator: lines.text(locator)?,
             revision: lines.text(revision)?,
         };
+        source.check().map_err(breaks_contract)?;
         let (resolved_revision, tree) = (lines.text(resolved)?, lines.digest(tree)?);
-        let (entries, omitted) = read_records(&mut lines)?;
-        let manifest = SnapshotManifest { source, resolved_revision, entries, omitted };
-        let (snapshot, text) = manifest.seal_with_text().map_err(|error| {
-            SourceError::integrity(READ, "the manifest breaks the contract").with_source(error)
-        })?;
-        if snapshot.tree != tree {
+        if resolved_revision.is_empty() {
+            return Err(lines.wrong("the resolved revision is empty"));
+        }
+        let first = lines.position();
+        let (entries, omitted, last) = read_records(&mut lines)?;
+        check_tree(entries.iter().map(|entry| (&entry.path, &entry.node))).map_err(breaks_contract)?;
+        if tree_digest(&bytes[first..last]) != tree {
             return Err(SourceError::integrity(READ, "the tree digest does not match the entries"));
         }
-        if text.as_bytes() != bytes {
-            return Err(SourceError::integrity(READ, "the manifest is not in its canonical form"));
-        }
-        Ok(snapshot)
+        Ok(Self { id: Digest::of(bytes), tree, source, resolved_revision, entries, omitted })
     }
 }
 
-fn read_records(lines: &mut Lines<'_>) -> Result<(Vec<SnapshotEntry>, Vec<Omission>), SourceError> {
-    let (mut entries, mut omitted) = (Vec::new(), Vec::new());
+fn breaks_contract(error: SourceError) -> SourceError {
+    SourceError::integrity(READ, "the manifest breaks the contract").with_source(error)
+}
+
+/// Entries, then omissions, each sorted as they are written, and where the lines of the entries end. Each record
+/// has one spelling, so with their order checked the text is the canonical one and need not be made again.
+fn read_records(lines: &mut Lines<'_>) -> Result<(Vec<SnapshotEntry>, Vec<Omission>, usize), SourceError> {
+    let (mut entries, mut omitted): (Vec<SnapshotEntry>, Vec<Omission>) = (Vec::new(), Vec::new());
+    let mut end = lines.position();
+    // The line of a file is hardly shorter than this, and memory that stays unused costs nothing.
+    entries.reserve(lines.bytes_left() / 80);
     loop {
         let fields = lines.next()?;
         if let Some(entry) = lines.entry(&fields)? {
+            let follows = omitted.is_empty() && entries.last().is_none_or(|last| last.path < entry.path);
+            if !follows {
+                return Err(lines.wrong("the entries are not in their canonical order"));
+            }
             entries.push(entry);
+            end = lines.position();
         } else if fields.first() == Some(&"o") {
             let [reason, count, subject] = lines.expect(&fields, "o")?;
             let reason = OmissionReason::parse(reason).ok_or_else(|| lines.wrong("an unknown reason"))?;
-            omitted.push(Omission { reason, subject: lines.text(subject)?, count: lines.number(count)? });
+            let omission = Omission { reason, subject: lines.text(subject)?, count: lines.number(count)? };
+            let key = (omission.reason, omission.subject.as_str());
+            if omitted.last().is_some_and(|last| (last.reason, last.subject.as_str()) >= key) {
+                return Err(lines.wrong("the omissions are not in their canonical order"));
+            }
+            omitted.push(omission);
         } else {
             lines.end(&fields, entries.len() + omitted.len())?;
-            return Ok((entries, omitted));
+            return Ok((entries, omitted, end));
         }
     }
 }
@@ -498,6 +520,31 @@ mod tests {
     }
 
     #[test]
+    fn records_out_of_their_order_are_refused() {
+        let left =
+            |subject: &str| Omission { reason: OmissionReason::Fifo, subject: subject.to_owned(), count: 1 };
+        let source = SourceRef::new("fixture", "project", "main").unwrap();
+        let (entries, omitted) = (vec![file("a", b"1"), file("b", b"2")], vec![left("p"), left("q")]);
+        let manifest = SnapshotManifest { source, resolved_revision: "r".to_owned(), entries, omitted };
+        let text = manifest.seal().unwrap().to_manifest();
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        let after_header = 6;
+        for first in after_header..lines.len() - 1 {
+            for second in first + 1..lines.len() {
+                let mut moved = lines.clone();
+                moved.swap(first, second);
+                assert!(
+                    SourceSnapshot::from_manifest(moved.concat().as_bytes()).is_err(),
+                    "{first} {second}"
+                );
+            }
+            let mut twice = lines.clone();
+            twice.insert(first, lines[first]);
+            assert!(SourceSnapshot::from_manifest(twice.concat().as_bytes()).is_err(), "{first} twice");
+        }
+    }
+
+    #[test]
     fn finds_entries_and_what_lies_below() {
         let snapshot =
             seal(vec![file("a-b", b""), file("a/x", b""), file("a/y/z", b""), file("ab", b"")]).unwrap();
@@ -516,6 +563,20 @@ mod tests {
             };
             Some(SnapshotEntry { path, node })
         }
+    }
+
+    fn any_line() -> impl Strategy<Value = String> {
+        let digest = Digest::of(b"x");
+        let number = proptest::sample::select(vec!["0", "1", "01", "+1", ""]);
+        let path = "[ab]{1,2}(/[ab])?|\\\\[tnrx]|a\r|";
+        prop_oneof![
+            (number.clone(), path, any::<bool>()).prop_map(move |(number, path, executable)| {
+                format!("{}\t{number}\t{digest}\t{path}\n", if executable { 'x' } else { 'f' })
+            }),
+            (path, path).prop_map(|(target, path)| format!("l\t{target}\t{path}\n")),
+            path.prop_map(|path| format!("d\t{path}\n")),
+            (number, path).prop_map(|(number, subject)| format!("o\tfifo\t{number}\t{subject}\n")),
+        ]
     }
 
     proptest! {
@@ -539,6 +600,25 @@ mod tests {
             text[position] = byte;
             if let Ok(other) = SourceSnapshot::from_manifest(&text) {
                 prop_assert_ne!(other.id(), snapshot.id());
+                prop_assert_eq!(other.to_manifest().into_bytes(), text);
+            }
+        }
+
+        #[test]
+        fn whatever_reads_is_the_canonical_text_of_what_it_says(
+            lines in proptest::collection::vec(any_line(), 0..5), header in 0usize..8
+        ) {
+            let mut body: String = lines.concat();
+            let tree = tree_digest(body.split_inclusive('\n').filter(|line| !line.starts_with('o')).collect::<String>().as_bytes());
+            let [locator, resolved] = [("l", "r"), ("", "r"), ("l", ""), ("\\t", "\\\\"), ("\\x", "r"), ("\r", "r"), ("l", "\\"), ("l", "tree:x")][header].into();
+            body = format!("coldframe-manifest\t1\nprovider\tp\nlocator\t{locator}\nrevision\t\nresolved\t{resolved}\ntree\t{tree}\n{body}end\t{}\n", lines.len());
+            if let Ok(snapshot) = SourceSnapshot::from_manifest(body.as_bytes()) {
+                prop_assert_eq!(snapshot.to_manifest(), body.clone());
+                let manifest = SnapshotManifest {
+                    source: snapshot.source.clone(), resolved_revision: snapshot.resolved_revision.clone(),
+                    entries: snapshot.entries.clone(), omitted: snapshot.omitted.clone(),
+                };
+                prop_assert_eq!(manifest.seal_with_text().unwrap(), (snapshot, body));
             }
         }
     }

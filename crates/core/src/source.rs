@@ -3,7 +3,8 @@
 use std::future::Future;
 
 use crate::{
-    BoxFuture, ByteStream, Digest, Omission, SnapshotLimits, SourceError, SourceRef, Stored, WorkspacePath,
+    BoxFuture, ByteStream, Digest, Omission, SnapshotLimits, SourceError, SourceRef, SourceSnapshot, Stored,
+    WorkspacePath,
 };
 
 /// What an adapter can do. The conformance kit tests the declared abilities, and that undeclared ones answer
@@ -105,6 +106,13 @@ pub trait SourceAdapter: Send + Sync {
         source: &SourceRef,
         writer: &dyn SnapshotWriter,
     ) -> impl Future<Output = Result<Resolved, SourceError>> + Send;
+
+    /// Is told what a capture of `source` became, once the snapshot is stored and verified. An adapter may
+    /// remember the id for [`SnapshotWriter::reuse`]; what goes wrong here never fails the capture. It may be told
+    /// of captures that ran at the same time in any order, and must not block.
+    fn captured(&self, _source: &SourceRef, _snapshot: &SourceSnapshot) -> impl Future<Output = ()> + Send {
+        async {}
+    }
 }
 
 /// [`SourceAdapter`] as an object; every adapter has it.
@@ -121,6 +129,9 @@ pub trait DynSourceAdapter: Send + Sync {
         source: &'a SourceRef,
         writer: &'a dyn SnapshotWriter,
     ) -> BoxFuture<'a, Result<Resolved, SourceError>>;
+
+    /// See [`SourceAdapter::captured`].
+    fn captured<'a>(&'a self, source: &'a SourceRef, snapshot: &'a SourceSnapshot) -> BoxFuture<'a, ()>;
 }
 
 impl<A: SourceAdapter> DynSourceAdapter for A {
@@ -138,6 +149,10 @@ impl<A: SourceAdapter> DynSourceAdapter for A {
         writer: &'a dyn SnapshotWriter,
     ) -> BoxFuture<'a, Result<Resolved, SourceError>> {
         Box::pin(SourceAdapter::capture(self, source, writer))
+    }
+
+    fn captured<'a>(&'a self, source: &'a SourceRef, snapshot: &'a SourceSnapshot) -> BoxFuture<'a, ()> {
+        Box::pin(SourceAdapter::captured(self, source, snapshot))
     }
 }
 
@@ -198,6 +213,14 @@ pub trait SnapshotWriter: Send + Sync {
     /// Takes files by digest. Where the answer is `false` the store does not hold the blob, no entry was made,
     /// and the adapter must send the bytes.
     fn known<'a>(&'a self, files: Vec<KnownFile>) -> BoxFuture<'a, Result<Vec<bool>, SourceError>>;
+
+    /// Takes all entries and omissions of an earlier snapshot of the same source at once, where nothing in the
+    /// source differs from it. `false` where the store does not hold that snapshot with all its blobs, where it is
+    /// of another source, where it would break a limit, or where something was taken or left out already: nothing
+    /// was taken then, and the adapter sends its entries. A writer that keeps no snapshots answers so always.
+    fn reuse<'a>(&'a self, _snapshot: Digest) -> BoxFuture<'a, Result<bool, SourceError>> {
+        Box::pin(std::future::ready(Ok(false)))
+    }
 
     /// Takes a symbolic link with its target as text; the target is kept, never followed.
     fn symlink(&self, path: WorkspacePath, target: String) -> Result<(), SourceError>;

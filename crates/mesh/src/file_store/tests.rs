@@ -1,3 +1,5 @@
+//! Tests of the run store on the disk.
+
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of the workflow parser.
+
 use super::*;
 
 const GOOD: &str = r#"

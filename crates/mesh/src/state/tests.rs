@@ -1,3 +1,5 @@
+//! Tests of claims, fencing and the rules of a run state.
+
 use super::*;
 
 const DIAMOND: &str = r#"
