@@ -8,6 +8,7 @@ mod capture;
 mod capture_crash;
 mod citations;
 mod codes;
+mod configuration;
 mod damage;
 mod deltas;
 mod desk;

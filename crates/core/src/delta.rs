@@ -280,10 +280,9 @@ impl WorkspaceDelta {
         if added.is_empty() {
             return Ok(());
         }
-        match remaining
-            .values()
-            .find_map(|(path, _)| added.get(&path.fold_key()).map(|added| (*added, *path)))
-        {
+        let modified = self.changes.iter().filter(|change| matches!(change, DeltaChange::Modified { .. }));
+        let mut kept = remaining.values().map(|(path, _)| *path).chain(modified.map(DeltaChange::path));
+        match kept.find_map(|path| added.get(&path.fold_key()).map(|added| (*added, path))) {
             Some((added, base)) => Err(twin_error(added, base)),
             None => Ok(()),
         }
@@ -371,6 +370,8 @@ mod tests {
         let base = base(vec![file("README", b"")]);
         assert!(apply(&base, vec![added(file("readme", b""))]).is_err());
         assert!(apply(&base, vec![added(file("x", b"")), added(file("X", b""))]).is_err());
+        let modified = DeltaChange::Modified { entry: file("README", b"2") };
+        assert!(apply(&base, vec![modified, added(file("readme", b""))]).is_err());
         assert_eq!(apply(&base, vec![deleted("README"), added(file("readme", b""))]).unwrap(), ["readme"]);
     }
 

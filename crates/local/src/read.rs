@@ -24,8 +24,8 @@ use crate::walk::Walk;
 /// Files up to this size travel whole, in batches.
 pub(crate) const INLINE_BYTES: u64 = 1 << 20;
 /// A batch has at most so many files and plans for at most so many bytes.
-const BATCH_FILES: usize = 64;
-const BATCH_BYTES: u64 = 4 << 20;
+const BATCH_FILES: usize = 32;
+const BATCH_BYTES: u64 = 512 << 10;
 /// Files may have grown since the walk. Beyond this, the rest of a batch travels as streams.
 const BATCH_HARD_BYTES: usize = 6 << 20;
 const CHUNK_BYTES: usize = 1 << 20;

@@ -21,7 +21,7 @@ use crate::walk::Walk;
 /// More threads than this wait for the disk or for one another.
 const MAX_WALKERS: usize = 4;
 /// Batches in flight: each holds up to 6 MiB, which keeps a capture below 48 MiB.
-const MAX_IN_FLIGHT: usize = 6;
+const MAX_IN_FLIGHT: usize = 4;
 /// Files that are asked about at once.
 const KNOWN_FILES: usize = 16_384;
 

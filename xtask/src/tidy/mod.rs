@@ -49,14 +49,16 @@ fn is_text(path: &str) -> bool {
     written && !path.contains("/golden/") && !path.contains("/fixtures/")
 }
 
-/// The contract crate stays small, so that it can be implemented against cheaply.
+/// The contract crate stays small, so that it can be implemented against cheaply. Documentation may be long.
 fn core_is_small(files: &[String]) -> Outcome<Option<String>> {
-    const MOST_LINES: usize = 2_500;
+    const MOST_LINES: usize = 2_000;
     let mut lines = 0;
     for path in files.iter().filter(|path| path.starts_with("crates/core/src/") && path.ends_with(".rs")) {
         let text = fs::read_to_string(root().join(path)).map_err(|error| format!("{path}: {error}"))?;
-        lines += sources::lines_without_tests(&text);
+        let code = text.lines().take(sources::lines_without_tests(&text)).map(str::trim);
+        lines += code.filter(|line| !line.is_empty() && !line.starts_with("//")).count();
     }
-    Ok((lines > MOST_LINES)
-        .then(|| format!("crates/core: {lines} lines without tests, at most {MOST_LINES}; contracts only")))
+    Ok((lines > MOST_LINES).then(|| {
+        format!("crates/core: {lines} lines of code without tests, at most {MOST_LINES}; contracts only")
+    }))
 }
