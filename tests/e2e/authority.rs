@@ -143,7 +143,7 @@ fn a_wrong_workflow_is_refused_with_line_and_key_before_anything_runs() {
     for (text, parts) in [
         (
             format!("{HEAD}{SOURCE}{step}[[step.call]]\ntool = \"workspace_fly\"\n"),
-            &["workflow line ", "call-1.tool", "workspace_fly"][..],
+            &["workflow line 8", "call-1.tool", "workspace_fly"][..],
         ),
         (format!("{HEAD}colour = 1\n{SOURCE}{step}"), &["line 3", "colour"]),
         (

@@ -5,13 +5,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::shell;
+
 /// The kernel takes a killed process's namespaces down in its own time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Fails where a process or a mount still has to do with `folder` after a moment of patience.
 pub(crate) fn assert_none(folder: &Path) {
-    let found = wait_until_none(|| processes_of(folder).chain(mounts_of(folder)).collect());
+    let found = wait_until_none(|| of(folder));
     assert!(found.is_empty(), "left behind in {folder:?}: {found:#?}");
+}
+
+/// The processes and mounts that have to do with `folder`.
+fn of(folder: &Path) -> Vec<String> {
+    processes_of(folder).chain(mounts_of(folder)).collect()
 }
 
 /// Fails where a process whose command line has `marker` still runs after a moment of patience.
@@ -85,4 +92,28 @@ fn describe(process: &Path) -> String {
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
+}
+
+#[test]
+fn what_is_left_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_str().unwrap();
+    assert_none(folder.path());
+    let mounting = format!("mount -t tmpfs tmpfs '{place}' && cd / && exec sleep 36000");
+    let mut unshare = vec!["unshare", "--mount", "--", "sh", "-c", &mounting];
+    if !crate::desk::is_root() {
+        unshare.splice(1..1, ["--user", "--map-root-user"]);
+    }
+    let cases = [
+        (folder.path(), vec!["sleep", "36000"]),
+        (Path::new("/"), unshare),
+        (Path::new("/"), vec!["tail", "-f", "/dev/null", "--", place]),
+    ];
+    for (working, words) in cases {
+        let mut child = shell::program(working, &words).spawn().unwrap();
+        shell::wait_until("the trace shows", || !of(folder.path()).is_empty());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_none(folder.path());
+    }
 }

@@ -84,6 +84,7 @@ fn run_with(runner: Runner, words: Vec<OsString>) -> u8 {
             return exit::code(error.kind());
         }
     };
+    outlive_size_limit(&runtime);
     let is_exec = matches!(arguments.command, Command::Exec(_));
     let code = match runtime.block_on(dispatch(runner, arguments, output)) {
         Ok(code) => code,
@@ -109,6 +110,19 @@ async fn dispatch(runner: Runner, arguments: Arguments, output: Output) -> Endin
         Command::Receipts(command) => commands::receipts::run(command, runner.open().await?, output).await,
         Command::Doctor(command) => commands::doctor::run(command, runner, output).await,
     }
+}
+
+/// A write beyond `ulimit -f` shall be an error that is told, not a signal that ends the process without a word.
+fn outlive_size_limit(runtime: &tokio::runtime::Runtime) {
+    #[cfg(target_os = "linux")]
+    {
+        const SIGXFSZ: i32 = 25;
+        let _context = runtime.enter();
+        // Once a handler is there it stays, also when the stream of its signals is dropped.
+        drop(tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(SIGXFSZ)));
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = runtime;
 }
 
 /// `-v` shows what the libraries tell, `-vv` more of it; `COLDFRAME_LOG` says it in full.

@@ -215,7 +215,7 @@ change = { artifact_ref = { step_id = "edit", path = ["evidence"] } }
     let output = desk.run(&["run", "../wf.toml", "--id", "r1"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let stdout = text(&output.stdout);
-    for part in ["+two\n", "\"tool_receipt_id\": \"tool:r1:edit:1\"", "edit: verified"] {
+    for part in ["+two\n", "change: a.txt · 8 B, sha256 ", "… · tool:r1:edit:1\n", "edit: verified"] {
         assert!(stdout.contains(part), "{part}: {stdout}");
     }
     for part in ["plan:\n", "Add a line", "✓ edit: done in ", "run r1 completed: 2 of 2 steps"] {

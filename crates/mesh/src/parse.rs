@@ -182,7 +182,7 @@ fn call(
     let Some(shape) = ToolShape::named(tool) else {
         let names = TOOLS.each_ref().map(|tool| tool.name).join(", ");
         let what = if tool.is_empty() { "is missing".to_owned() } else { format!("is {tool:?}") };
-        return Err(wrong(node.line, format_args!("{place}.tool {what}; the tools are {names}")));
+        return Err(wrong(node.line_of("tool"), format_args!("{place}.tool {what}; the tools are {names}")));
     };
     let mut known = vec!["id", "tool", "expect"];
     known.extend(shape.parameters.iter().map(|parameter| parameter.name));

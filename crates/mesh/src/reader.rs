@@ -153,11 +153,20 @@ impl Node {
 
     /// The text of the field `key`, where the value is a table that has it.
     pub(crate) fn peek_text(&self, key: &str) -> Option<&str> {
-        let Content::Table(entries) = &self.content else { return None };
-        match &entries.iter().find(|entry| entry.key == key)?.node.content {
+        match &self.peek(key)?.content {
             Content::Plain(value) => value.as_str(),
             _ => None,
         }
+    }
+
+    /// The line of `key`, or of the table where it has no such key.
+    pub(crate) fn line_of(&self, key: &str) -> usize {
+        self.peek(key).map_or(self.line, |node| node.line)
+    }
+
+    fn peek(&self, key: &str) -> Option<&Node> {
+        let Content::Table(entries) = &self.content else { return None };
+        entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node)
     }
 }
 
