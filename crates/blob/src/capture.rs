@@ -1,7 +1,8 @@
 //! Answers for a capture from end to end: run the adapter, check what it claims, verify what is stored.
 
+use bytes::Bytes;
 use coldframe_core::{
-    Digest, DynSourceAdapter, ErrorKind, Omission, Resolved, SnapshotEntry, SnapshotLimits, SnapshotManifest,
+    Digest, DynSourceAdapter, Omission, Resolved, SnapshotEntry, SnapshotLimits, SnapshotManifest,
     SourceError, SourceRef, SourceSnapshot, Stored,
 };
 
@@ -51,7 +52,8 @@ pub async fn capture_source(
             }
             reused.snapshot
         }
-        Taken::Snapshot(Reused { snapshot, .. }) => {
+        Taken::Snapshot(reused) => {
+            let Reused { snapshot, .. } = *reused;
             let (entries, omitted) = (snapshot.entries().to_vec(), snapshot.omitted().to_vec());
             seal(store, resolved, entries, omitted, &visit).await?
         }
@@ -79,6 +81,7 @@ async fn seal(
     let manifest =
         SnapshotManifest { source: resolved.source, resolved_revision: resolved.revision, entries, omitted };
     let (snapshot, text) = blocking(move || manifest.seal_with_text()).await??;
+    let text = Bytes::from(text);
     check_blobs(store, &snapshot, visit).await?;
     store.save_record(layout::SNAPSHOTS, &snapshot.id(), text.clone()).await?;
     check_record(store, &snapshot.id(), text).await?;
@@ -118,16 +121,12 @@ async fn check_blobs(store: &Store, snapshot: &SourceSnapshot, visit: &Visit) ->
 }
 
 /// The store must give the manifest back as it was sealed. Equal text is an equal snapshot, so it is not parsed.
-async fn check_record(store: &Store, id: &Digest, text: String) -> Result<(), SourceError> {
+async fn check_record(store: &Store, id: &Digest, text: Bytes) -> Result<(), SourceError> {
     let name = layout::record(layout::SNAPSHOTS, id);
-    let read = store.inner().objects.read(&name).await;
-    match read {
-        Ok(bytes) if bytes == text.as_bytes() => Ok(()),
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => {
-            store.inner().objects.delete(&name).await?;
-            let detail = "the store does not give the manifest back as it was written";
-            Err(SourceError::integrity(CAPTURE, detail).with_subject(id))
-        }
+    if store.inner().objects.holds(&name, text).await? {
+        return Ok(());
     }
+    store.inner().objects.delete(&name).await?;
+    let detail = "the store does not give the manifest back as it was written";
+    Err(SourceError::integrity(CAPTURE, detail).with_subject(id))
 }

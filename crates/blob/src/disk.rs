@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
@@ -110,6 +110,27 @@ impl Disk {
         let mut bytes = vec![0; length];
         File::open(self.root.join(name))?.read_exact_at(&mut bytes, offset)?;
         Ok(bytes)
+    }
+
+    /// Whether the file that stands under the name now holds exactly these bytes.
+    pub(crate) fn holds(&self, name: &str, content: &[u8]) -> io::Result<bool> {
+        const PIECE_BYTES: usize = 64 << 10;
+        let mut file = File::open(self.root.join(name))?;
+        if file.metadata()?.len() != content.len() as u64 {
+            return Ok(false);
+        }
+        let mut buffer = vec![0; PIECE_BYTES.min(content.len())];
+        for piece in content.chunks(PIECE_BYTES) {
+            let read = &mut buffer[..piece.len()];
+            match file.read_exact(read) {
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+                other => other?,
+            }
+            if read != piece {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Hashes ranges of the file that stands under the name now, in one buffer as large as the longest of them.

@@ -3,11 +3,12 @@
 //! Paths are kept sorted with `/` before every other byte, so that all that lies below an entry follows it at
 //! once. A new path then collides with its two neighbours or with none, however deep it is.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound;
 
 use coldframe_core::{
-    LimitKind, Node, Omission, OmissionReason, SnapshotEntry, SnapshotLimits, SourceError, WorkspacePath,
+    KnownFile, LimitKind, Node, Omission, OmissionReason, SnapshotEntry, SnapshotLimits, SourceError,
+    WorkspacePath,
 };
 
 use crate::reuse::Reused;
@@ -17,7 +18,8 @@ const CHECK: &str = "capture";
 /// The entries that were taken and the claims of calls that run.
 pub(crate) struct Entries {
     limits: SnapshotLimits,
-    slots: BTreeMap<Box<[u8]>, Slot>,
+    /// A node is absent while the call that claims the path runs.
+    slots: BTreeMap<Key, Option<Node>>,
     bytes: u64,
     omitted: HashMap<(OmissionReason, String), u64>,
     /// A snapshot whose entries are all taken, not put into slots as long as nothing else comes.
@@ -27,18 +29,29 @@ pub(crate) struct Entries {
 /// What a capture took.
 pub(crate) enum Taken {
     Entries(Vec<SnapshotEntry>, Vec<Omission>),
-    Snapshot(Reused),
+    Snapshot(Box<Reused>),
 }
 
-struct Slot {
-    path: WorkspacePath,
-    /// Absent while the call that claims the path runs.
-    node: Option<Node>,
+/// A path that sorts with `/` before every other byte. A path has no NUL byte, which would sort before it.
+#[derive(Debug, PartialEq, Eq)]
+struct Key(WorkspacePath);
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        const STEP: usize = 16;
+        let (mine, theirs) = (self.0.as_str().as_bytes(), other.0.as_str().as_bytes());
+        // Neighbours share most of their bytes, so many are passed over at once.
+        let steps = mine.as_chunks::<STEP>().0.iter().zip(theirs.as_chunks::<STEP>().0);
+        let shared = steps.take_while(|(one, two)| one == two).count() * STEP;
+        let rank = |byte: &u8| if *byte == b'/' { 0 } else { *byte };
+        mine[shared..].iter().map(rank).cmp(theirs[shared..].iter().map(rank))
+    }
 }
 
-fn key(path: &WorkspacePath) -> Box<[u8]> {
-    // A path has no NUL byte, and NUL sorts before every other.
-    path.as_str().bytes().map(|byte| if byte == b'/' { 0 } else { byte }).collect()
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl Entries {
@@ -72,8 +85,7 @@ impl Entries {
     fn unfold(&mut self) {
         let Some(Reused { snapshot, .. }) = self.reused.take() else { return };
         for entry in snapshot.entries() {
-            let (path, node) = (entry.path.clone(), Some(entry.node.clone()));
-            self.slots.insert(key(&path), Slot { path, node });
+            self.slots.insert(Key(entry.path.clone()), Some(entry.node.clone()));
         }
         snapshot.omitted().iter().for_each(|omission| self.omit(omission.clone()));
     }
@@ -90,45 +102,69 @@ impl Entries {
     /// Takes `path` if it collides with nothing and an entry more is allowed.
     pub(crate) fn claim(&mut self, path: &WorkspacePath, node: Option<Node>) -> Result<(), SourceError> {
         self.unfold();
+        self.insert(Key(path.clone()), node)
+    }
+
+    /// Takes those files that `present` says are stored, all of them or none.
+    pub(crate) fn claim_known(&mut self, files: Vec<KnownFile>, present: &[bool]) -> Result<(), SourceError> {
+        self.unfold();
+        let bytes_before = self.bytes;
+        let stored = || files.iter().zip(present).filter(|(_, present)| **present).map(|(file, _)| file);
+        for (taken, file) in stored().enumerate() {
+            if let Err(error) = self.claim_file(file) {
+                stored().take(taken).for_each(|file| self.release(file.path.clone()));
+                self.bytes = bytes_before;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn claim_file(&mut self, file: &KnownFile) -> Result<(), SourceError> {
+        let KnownFile { path, executable, digest, size } = file;
+        self.check_file(path, *size)?;
+        self.take_bytes(*size).map_err(|error| error.with_subject(path))?;
+        let node = Node::File { digest: *digest, size: *size, executable: *executable };
+        self.insert(Key(path.clone()), Some(node))
+    }
+
+    fn insert(&mut self, key: Key, node: Option<Node>) -> Result<(), SourceError> {
         let entries = self.slots.len() as u64;
         if entries >= self.limits.max_files {
             let error = SourceError::limit(LimitKind::MaxFiles, self.limits.max_files, entries + 1);
-            return Err(error.with_subject(path));
+            return Err(error.with_subject(&key.0));
         }
-        let key = key(path);
-        let collides = |detail: String| Err(SourceError::contract(CHECK, detail).with_subject(path));
-        let before = self.slots.range::<[u8], _>((Bound::Unbounded, Bound::Included(&*key))).next_back();
-        if let Some((before, slot)) = before {
-            if before.len() == key.len() && *before == key {
+        let collides = |detail: String| Err(SourceError::contract(CHECK, detail).with_subject(&key.0));
+        if let Some((before, _)) = self.slots.range(..=&key).next_back() {
+            if *before == key {
                 return collides("the path appears twice".to_owned());
             }
-            if is_below(&key, before) {
-                let above = &slot.path;
+            if key.0.is_below(&before.0) {
+                let above = &before.0;
                 return collides(format!(
                     "the path lies below {above:?}, which is not a folder with entries"
                 ));
             }
         }
-        let after = self.slots.range::<[u8], _>((Bound::Excluded(&*key), Bound::Unbounded)).next();
-        if let Some((after, slot)) = after
-            && is_below(after, &key)
+        if let Some((after, _)) = self.slots.range(&key..).next()
+            && after.0.is_below(&key.0)
         {
-            return collides(format!("entries lie below the path, such as {:?}", slot.path));
+            return collides(format!("entries lie below the path, such as {:?}", after.0));
         }
-        self.slots.insert(key, Slot { path: path.clone(), node });
+        self.slots.insert(key, node);
         Ok(())
     }
 
     /// Fills a claim.
-    pub(crate) fn fill(&mut self, path: &WorkspacePath, node: Node) {
-        if let Some(slot) = self.slots.get_mut(&*key(path)) {
-            slot.node = Some(node);
+    pub(crate) fn fill(&mut self, path: WorkspacePath, node: Node) {
+        if let Some(slot) = self.slots.get_mut(&Key(path)) {
+            *slot = Some(node);
         }
     }
 
     /// Gives a claim back.
-    pub(crate) fn release(&mut self, path: &WorkspacePath) {
-        self.slots.remove(&*key(path));
+    pub(crate) fn release(&mut self, path: WorkspacePath) {
+        self.slots.remove(&Key(path));
     }
 
     /// Takes bytes if that many more are allowed.
@@ -156,7 +192,7 @@ impl Entries {
     /// Everything that was taken: the snapshot that was taken whole, or entries, sorted.
     pub(crate) fn finish(mut self) -> Taken {
         match self.reused.take() {
-            Some(reused) => Taken::Snapshot(reused),
+            Some(reused) => Taken::Snapshot(Box::new(reused)),
             None => {
                 let (entries, omitted) = self.into_sorted();
                 Taken::Entries(entries, omitted)
@@ -166,18 +202,15 @@ impl Entries {
 
     /// Everything that was taken as entries, sorted.
     pub(crate) fn into_sorted(self) -> (Vec<SnapshotEntry>, Vec<Omission>) {
-        let filled = |slot: Slot| Some(SnapshotEntry { path: slot.path, node: slot.node? });
-        let mut entries: Vec<SnapshotEntry> = self.slots.into_values().filter_map(filled).collect();
+        let filled = |(key, node): (Key, Option<Node>)| Some(SnapshotEntry { path: key.0, node: node? });
+        let mut entries: Vec<SnapshotEntry> = Vec::with_capacity(self.slots.len());
+        entries.extend(self.slots.into_iter().filter_map(filled));
         // Nearly sorted already, which a stable sort makes use of.
         entries.sort_by(|a, b| a.path.cmp(&b.path));
         let omitted = self.omitted.into_iter();
         let omitted = omitted.map(|((reason, subject), count)| Omission { reason, subject, count });
         (entries, omitted.collect())
     }
-}
-
-fn is_below(key: &[u8], above: &[u8]) -> bool {
-    key.get(above.len()) == Some(&0) && key.starts_with(above)
 }
 
 #[cfg(test)]
@@ -199,7 +232,7 @@ mod tests {
         let mut entries = entries(1);
         entries.claim(&path("a/b"), None).unwrap();
         assert!(entries.claim(&path("c"), None).is_err());
-        entries.release(&path("a/b"));
+        entries.release(path("a/b"));
         entries.claim(&path("a"), Some(Node::Directory)).unwrap();
         entries.take_bytes(100 << 20).unwrap();
         assert!(entries.take_bytes(1).is_err());
@@ -208,7 +241,35 @@ mod tests {
         assert_eq!(entries.into_sorted().0.len(), 1);
     }
 
+    #[test]
+    fn files_that_are_known_are_taken_together_or_not_at_all() {
+        let file = |text: &str, size| KnownFile {
+            path: path(text),
+            executable: false,
+            digest: coldframe_core::Digest::of(b""),
+            size,
+        };
+        let mut entries = Entries::new(SnapshotLimits { max_files: 3, ..SnapshotLimits::default() });
+        entries.claim_known(vec![file("a", 5), file("gone", 1)], &[true, false]).unwrap();
+        for second in [file("a/below", 1), file("b", u64::MAX), file("b", 1)] {
+            assert!(entries.claim_known(vec![file("b", 7), second], &[true, true]).is_err());
+            assert_eq!((entries.slots.len(), entries.bytes), (1, 5));
+        }
+        let three = ["b", "c", "d"].map(|text| file(text, 1)).to_vec();
+        assert!(entries.claim_known(three, &[true; 3]).is_err());
+        entries.claim_known(vec![file("b", 1), file("gone", 2)], &[true, true]).unwrap();
+        assert_eq!((entries.slots.len(), entries.bytes), (3, 8));
+    }
+
     proptest! {
+        #[test]
+        fn keys_sort_by_segments(one in "[a/.-]{0,40}b", two in "[a/.-]{0,40}b") {
+            if let (Ok(one), Ok(two)) = (WorkspacePath::parse(one), WorkspacePath::parse(two)) {
+                let expected = one.segments().cmp(two.segments());
+                prop_assert_eq!(Key(one).cmp(&Key(two)), expected);
+            }
+        }
+
         #[test]
         fn a_claim_is_refused_exactly_where_two_paths_collide(
             texts in proptest::collection::vec("[ab-]{1,2}(/[ab-]{1,2}){0,3}", 1..30)

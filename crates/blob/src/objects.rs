@@ -67,6 +67,36 @@ impl Objects {
         put.map(|_| None).map_err(|error| store_error("write store", &name, error))
     }
 
+    /// [`Self::publish`] for bytes that others hold as well.
+    pub(crate) async fn publish_shared(&self, name: String, content: Bytes) -> Result<(), SourceError> {
+        if let Some(disk) = self.disk.clone() {
+            return blocking(move || {
+                disk.publish(&name, &content).map_err(|error| io_error("write store", &name, error))
+            })
+            .await?;
+        }
+        let put = self.store.put(&Path::from(name.as_str()), PutPayload::from(content)).await;
+        put.map(drop).map_err(|error| store_error("write store", &name, error))
+    }
+
+    /// Whether the object is there and holds exactly these bytes.
+    pub(crate) async fn holds(&self, name: &str, content: Bytes) -> Result<bool, SourceError> {
+        let Some(disk) = self.disk.clone() else {
+            return match self.read(name).await {
+                Ok(bytes) => Ok(bytes == content),
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+                Err(error) => Err(error),
+            };
+        };
+        let name = name.to_owned();
+        blocking(move || match disk.holds(&name, &content) {
+            Ok(holds) => Ok(holds),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(io_error("read store", &name, error)),
+        })
+        .await?
+    }
+
     /// The whole object, which the caller knows to be small.
     pub(crate) async fn read(&self, name: &str) -> Result<Bytes, SourceError> {
         if let Some(disk) = self.disk.clone() {

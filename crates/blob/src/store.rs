@@ -150,7 +150,7 @@ impl Store {
 
     /// Stores the manifest of a snapshot under its id.
     pub async fn save_snapshot(&self, snapshot: &SourceSnapshot) -> Result<(), SourceError> {
-        self.save_record(layout::SNAPSHOTS, &snapshot.id(), snapshot.to_manifest()).await
+        self.save_record(layout::SNAPSHOTS, &snapshot.id(), snapshot.to_manifest().into()).await
     }
 
     /// Loads a snapshot.
@@ -173,7 +173,7 @@ impl Store {
 
     /// Stores the text of a delta under its id.
     pub async fn save_delta(&self, delta: &WorkspaceDelta) -> Result<(), SourceError> {
-        self.save_record(layout::DELTAS, &delta.id(), delta.to_text()).await
+        self.save_record(layout::DELTAS, &delta.id(), delta.to_text().into()).await
     }
 
     /// Loads a delta; errors as for [`Self::load_snapshot`].
@@ -238,17 +238,13 @@ impl Store {
         &self,
         folder: &str,
         id: &Digest,
-        text: String,
+        text: bytes::Bytes,
     ) -> Result<(), SourceError> {
         let name = layout::record(folder, id);
-        match self.inner.objects.read(&name).await {
-            Ok(stored) if stored == text.as_bytes() => Ok(()),
-            Ok(_) => self.inner.objects.publish(name, text.into_bytes()).await.map(drop),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                self.inner.objects.publish(name, text.into_bytes()).await.map(drop)
-            }
-            Err(error) => Err(error),
+        if self.inner.objects.holds(&name, text.clone()).await? {
+            return Ok(());
         }
+        self.inner.objects.publish_shared(name, text).await
     }
 
     async fn read_record(&self, folder: &'static str, id: &Digest) -> Result<bytes::Bytes, SourceError> {

@@ -59,7 +59,7 @@ impl<'a> CaptureWriter<'a> {
     async fn take_stream(&self, file: NewFile, content: ByteStream<'_>) -> Result<Stored, SourceError> {
         let declared = file.size.unwrap_or(0);
         let mut claim = Claim::new(self);
-        claim.add(&file.path, declared, None)?;
+        claim.add(&file.path, declared)?;
         let _stream =
             self.streams.acquire().await.map_err(|error| {
                 SourceError::contract("capture", "the writer is closed").with_source(error)
@@ -102,7 +102,7 @@ impl<'a> CaptureWriter<'a> {
     async fn take_files(&self, files: Vec<InlineFile>) -> Result<Vec<Stored>, SourceError> {
         let mut claim = Claim::new(self);
         for file in &files {
-            claim.add(&file.path, file.content.len() as u64, None)?;
+            claim.add(&file.path, file.content.len() as u64)?;
         }
         let modes: Vec<bool> = files.iter().map(|file| file.executable).collect();
         let contents: Vec<Vec<u8>> = files.into_iter().map(|file| file.content).collect();
@@ -145,12 +145,8 @@ impl<'a> CaptureWriter<'a> {
         let blobs: Vec<Stored> =
             files.iter().map(|file| Stored { digest: file.digest, size: file.size }).collect();
         let present = self.store.inner().present(&blobs, &self.visit, true).await?;
-        let mut claim = Claim::new(self);
-        for (file, _) in files.iter().zip(&present).filter(|(_, present)| **present) {
-            let node = Node::File { digest: file.digest, size: file.size, executable: file.executable };
-            claim.add(&file.path, file.size, Some(node))?;
-        }
-        claim.keep();
+        drop(blobs);
+        self.entries().claim_known(files, &present)?;
         Ok(present)
     }
 }
@@ -176,11 +172,11 @@ impl<'a> Claim<'a> {
         Self { writer, paths: Vec::new(), bytes: 0 }
     }
 
-    /// Takes a path and bytes. A node that is given stands as soon as the claim is kept.
-    fn add(&mut self, path: &WorkspacePath, bytes: u64, node: Option<Node>) -> Result<(), SourceError> {
+    /// Takes a path and bytes.
+    fn add(&mut self, path: &WorkspacePath, bytes: u64) -> Result<(), SourceError> {
         let mut entries = self.writer.entries();
         entries.check_file(path, bytes)?;
-        entries.claim(path, node)?;
+        entries.claim(path, None)?;
         self.paths.push(path.clone());
         entries.take_bytes(bytes).map_err(|error| error.with_subject(path))?;
         self.bytes += bytes;
@@ -198,7 +194,7 @@ impl<'a> Claim<'a> {
     /// Makes entries of the claims, in their order.
     fn fill(mut self, nodes: Vec<Node>) {
         let mut entries = self.writer.entries();
-        for (path, node) in std::mem::take(&mut self.paths).iter().zip(nodes) {
+        for (path, node) in std::mem::take(&mut self.paths).into_iter().zip(nodes) {
             entries.fill(path, node);
         }
         drop(entries);
@@ -218,7 +214,7 @@ impl Drop for Claim<'_> {
             return;
         }
         let mut entries = self.writer.entries();
-        for path in &self.paths {
+        for path in std::mem::take(&mut self.paths) {
             entries.release(path);
         }
         entries.return_bytes(self.bytes);

@@ -274,9 +274,14 @@ fn read_trusted(path: &Path) -> Result<String, Error> {
         return Err(contract(format!("configuration {path:?} is not a file")));
     }
     let user = rustix::process::geteuid().as_raw();
-    if found.mode() & 0o002 != 0 || (found.uid() != user && found.uid() != 0) {
+    if found.uid() != user && found.uid() != 0 {
+        let message =
+            format!("the configuration {path:?} belongs to user {}, so it cannot be trusted", found.uid());
+        return Err(Error::new(Kind::Refused, message));
+    }
+    if found.mode() & 0o002 != 0 {
         let message = format!(
-            "others may write to the configuration {path:?}, so it cannot be trusted; it must be yours, and `chmod o-w`"
+            "others may write to the configuration {path:?}, so it cannot be trusted; take that away with `chmod o-w`"
         );
         return Err(Error::new(Kind::Refused, message));
     }

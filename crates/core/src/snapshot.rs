@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
@@ -228,24 +229,33 @@ impl SnapshotManifest {
         }
         let omitted =
             sums.into_iter().map(|((reason, subject), count)| Omission { reason, subject, count }).collect();
-        let lines = entry_lines(&self.entries);
-        let tree = tree_digest(lines.as_bytes());
-        if self.resolved_revision.is_empty() {
-            self.resolved_revision = format!("tree:{tree}");
-        }
         let mut snapshot = SourceSnapshot {
-            id: Digest::from_bytes([0; 32]),
-            tree,
+            id: UNKNOWN,
+            tree: UNKNOWN,
             source: self.source,
             resolved_revision: self.resolved_revision,
             entries: self.entries,
             omitted,
         };
-        let text = snapshot.manifest_around(&lines);
+        let is_tree = snapshot.resolved_revision.is_empty();
+        if is_tree {
+            snapshot.resolved_revision = format!("tree:{UNKNOWN}");
+        }
+        let (mut text, lines) = snapshot.write_manifest();
+        snapshot.tree = tree_digest(&text.as_bytes()[lines.clone()]);
+        // The header stands before what it tells of. Every digest has the same width, so it is filled in.
+        if is_tree {
+            snapshot.resolved_revision = format!("tree:{}", snapshot.tree);
+        }
+        let header = snapshot.header();
+        text.replace_range(..lines.start, &header);
         snapshot.id = Digest::of(text.as_bytes());
         Ok((snapshot, text))
     }
 }
+
+/// Stands where a digest is not computed yet.
+const UNKNOWN: Digest = Digest::from_bytes([0; 32]);
 
 /// What a tree digest covers before the lines of the entries.
 const TREE_HEADER: &[u8] = b"coldframe-tree\t1\n";
@@ -255,14 +265,6 @@ fn tree_digest(entry_lines: &[u8]) -> Digest {
     hash.update(TREE_HEADER);
     hash.update(entry_lines);
     hash.finish().0
-}
-
-fn entry_lines(entries: &[SnapshotEntry]) -> String {
-    let mut lines = String::with_capacity(entries.len() * 128);
-    for entry in entries {
-        push_entry(&mut lines, &entry.path, &entry.node);
-    }
-    lines
 }
 
 impl SourceSnapshot {
@@ -329,18 +331,30 @@ impl SourceSnapshot {
 
     /// The canonical manifest, format 1: see `docs/formats/manifest.md`.
     pub fn to_manifest(&self) -> String {
-        self.manifest_around(&entry_lines(&self.entries))
+        self.write_manifest().0
     }
 
-    fn manifest_around(&self, entry_lines: &str) -> String {
-        let mut text = String::with_capacity(entry_lines.len() + self.omitted.len() * 80 + 8192);
+    fn header(&self) -> String {
+        let mut text = String::new();
         push_line(&mut text, &["coldframe-manifest", "1"]);
         push_line(&mut text, &["provider", &self.source.provider]);
         push_line(&mut text, &["locator", &self.source.locator]);
         push_line(&mut text, &["revision", &self.source.revision]);
         push_line(&mut text, &["resolved", &self.resolved_revision]);
         push_line(&mut text, &["tree", &self.tree.to_string()]);
-        text.push_str(entry_lines);
+        text
+    }
+
+    /// The manifest, and where in it the lines of the entries stand.
+    fn write_manifest(&self) -> (String, Range<usize>) {
+        let header = self.header();
+        let mut text =
+            String::with_capacity(header.len() + self.entries.len() * 160 + self.omitted.len() * 80 + 64);
+        text.push_str(&header);
+        for entry in &self.entries {
+            push_entry(&mut text, &entry.path, &entry.node);
+        }
+        let lines = header.len()..text.len();
         for omission in &self.omitted {
             push_line(
                 &mut text,
@@ -348,7 +362,7 @@ impl SourceSnapshot {
             );
         }
         push_line(&mut text, &["end", &(self.entries.len() + self.omitted.len()).to_string()]);
-        text
+        (text, lines)
     }
 
     /// Reads a canonical manifest. Every other spelling, a cut text, a wrong tree digest and a broken rule are

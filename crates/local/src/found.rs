@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use coldframe_core::{Omission, OmissionReason, WorkspacePath};
 
 use crate::rules::RuleCounts;
-use crate::stat_cache::{Remembered, StatCache};
+use crate::stat_cache::{Record, StatCache};
 
 /// A file whose bytes must be read.
 #[derive(Debug)]
@@ -24,13 +24,20 @@ pub(crate) struct Unchanged {
 }
 
 impl Unchanged {
-    /// The files as they are handed on and remembered again.
-    pub(crate) fn remembered<'a>(&'a self, cache: &'a StatCache) -> impl Iterator<Item = Remembered> + 'a {
+    /// The records of these files, with their numbers.
+    pub(crate) fn records<'a>(&'a self, cache: &'a StatCache) -> impl Iterator<Item = (u32, Record<'a>)> {
         let is_meant =
             |number: &u32| self.files.as_ref().is_none_or(|files| files.binary_search(number).is_ok());
-        let records = (0u32..).zip(cache.records(self.directory));
-        let meant = records.filter(move |(number, _)| is_meant(number));
-        meant.filter_map(|(_, record)| cache.remembered(self.directory, &record))
+        (0u32..).zip(cache.records(self.directory)).filter(move |(number, _)| is_meant(number))
+    }
+
+    /// Takes files out, whose numbers are sorted.
+    pub(crate) fn remove(&mut self, cache: &StatCache, lost: &[u32]) {
+        let left = self
+            .records(cache)
+            .map(|(number, _)| number)
+            .filter(|number| lost.binary_search(number).is_err());
+        self.files = Some(left.collect());
     }
 }
 

@@ -23,11 +23,12 @@ use crate::walk::Walk;
 
 /// Files up to this size travel whole, in batches.
 pub(crate) const INLINE_BYTES: u64 = 1 << 20;
-/// A batch has at most so many files and plans for at most so many bytes.
-const BATCH_FILES: usize = 32;
-const BATCH_BYTES: u64 = 512 << 10;
+/// A batch has at most so many files and plans for at most so many bytes: what is read is still in the processor's
+/// cache when it is hashed and packed, and its memory is used again for the next.
+const BATCH_FILES: usize = 64;
+const BATCH_BYTES: u64 = 1 << 20;
 /// Files may have grown since the walk. Beyond this, the rest of a batch travels as streams.
-const BATCH_HARD_BYTES: usize = 6 << 20;
+const BATCH_HARD_BYTES: usize = 3 << 20;
 const CHUNK_BYTES: usize = 1 << 20;
 /// A changing file is read once and three times again.
 const ATTEMPTS: u32 = 4;
@@ -306,7 +307,8 @@ mod tests {
             })
             .collect();
         assert_eq!(sizes, [64, 64, 2]);
-        assert_eq!(plan((0..9).map(|_| fresh(INLINE_BYTES)).collect()).len(), 3);
+        assert_eq!(plan((0..9).map(|_| fresh(INLINE_BYTES)).collect()).len(), 9);
+        assert_eq!(plan((0..9).map(|_| fresh(INLINE_BYTES / 4)).collect()).len(), 3);
         assert!(matches!(plan(vec![fresh(INLINE_BYTES + 1)])[..], [Work::Large(_)]));
         assert!(plan(Vec::new()).is_empty());
     }

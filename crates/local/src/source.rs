@@ -1,7 +1,8 @@
 //! The adapter: checks what it is asked for, walks, and hands everything to the writer.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use coldframe_core::{
     Capabilities, Digest, ErrorKind, KnownFile, Resolved, SnapshotLimits, SnapshotWriter, SourceAdapter,
@@ -20,7 +21,7 @@ use crate::walk::Walk;
 
 /// More threads than this wait for the disk or for one another.
 const MAX_WALKERS: usize = 4;
-/// Batches in flight: each holds up to 6 MiB, which keeps a capture below 48 MiB.
+/// Batches in flight. More would only push one another out of the processor's caches between reading and hashing.
 const MAX_IN_FLIGHT: usize = 4;
 /// Files that are asked about at once.
 const KNOWN_FILES: usize = 16_384;
@@ -46,6 +47,29 @@ pub struct LocalSource {
     cache: Option<PathBuf>,
     include_ignored: bool,
     include: Vec<String>,
+    written: Arc<Written>,
+}
+
+/// The cache that was written last, until its snapshot is known. Bound to its snapshot it is compared with it in any
+/// case, so which capture it is from does not matter.
+#[derive(Default)]
+struct Written(Mutex<Option<(Digest, StatCache)>>);
+
+impl Written {
+    fn put(&self, key: Digest, cache: StatCache) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((key, cache));
+    }
+
+    fn take(&self, key: &Digest) -> Option<StatCache> {
+        let (of, cache) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        (of == *key).then_some(cache)
+    }
+}
+
+impl std::fmt::Debug for Written {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Written").finish_non_exhaustive()
+    }
 }
 
 impl LocalSource {
@@ -134,9 +158,34 @@ impl LocalSource {
         Some(CacheFile::new(self.cache.as_ref()?, &canonical, &self.configuration(), device))
     }
 
+    /// Writes the cache and keeps it at hand. One that cannot be written costs time later and nothing else, so it does
+    /// not fail the capture.
+    async fn save(
+        &self,
+        file: CacheFile,
+        walk: Arc<Walk>,
+        kept: Vec<Unchanged>,
+        read: Vec<Remembered>,
+    ) -> Result<(), SourceError> {
+        let written = Arc::clone(&self.written);
+        blocking(move || {
+            match file.save(&walk.cache, &kept, read) {
+                Ok(cache) => written.put(*file.key(), cache),
+                Err(error) => {
+                    tracing::warn!(%error, "the stat cache cannot be written; the next capture reads everything");
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
     /// The cache of the tree at `root`, unless it is known already that it belongs to `snapshot`. Blocks.
     fn unbound_cache(&self, root: &Path, snapshot: Digest) -> Option<(CacheFile, StatCache)> {
         let file = self.cache_file(root)?;
+        if let Some(cache) = self.written.take(file.key()) {
+            return Some((file, cache));
+        }
         let is_known = |last: Last| last.snapshot == snapshot && Some(last.cache) == file.claimed_sum();
         if file.load_last().is_some_and(is_known) {
             return None;
@@ -180,7 +229,7 @@ impl SourceAdapter for LocalSource {
             return Ok(Resolved::new(source.clone(), ""));
         }
         report(&mut found, writer)?;
-        let (mut remembered, missing) = send_unchanged(&walk.cache, found.unchanged, writer).await?;
+        let missing = send_unchanged(&walk.cache, &mut found.unchanged, writer).await?;
         let nothing_new = was_complete && missing.is_empty();
         found.fresh.extend(missing);
         let in_flight = limits.concurrency.clamp(1, MAX_IN_FLIGHT);
@@ -190,12 +239,13 @@ impl SourceAdapter for LocalSource {
             sending
         });
         let mut sent = stream::iter(work).buffer_unordered(in_flight);
-        while let Some(read) = sent.try_next().await? {
-            remembered.extend(read);
+        let mut read = Vec::new();
+        while let Some(files) = sent.try_next().await? {
+            read.extend(files);
         }
         drop(sent);
-        if let Some(cache) = cache.filter(|_| !nothing_new) {
-            save(cache, remembered).await?;
+        if let Some(file) = cache.filter(|_| !nothing_new) {
+            self.save(file, walk, found.unchanged, read).await?;
         }
         Ok(Resolved::new(source.clone(), ""))
     }
@@ -254,48 +304,53 @@ fn report(found: &mut Found, writer: &dyn SnapshotWriter) -> Result<(), SourceEr
     Ok(())
 }
 
-/// Hands on unchanged files by digest, and says which of them the store has lost.
+/// Hands on unchanged files by digest. Those that the store has lost are taken out, and are the answer.
 async fn send_unchanged(
     cache: &StatCache,
-    mut unchanged: Vec<Unchanged>,
+    unchanged: &mut [Unchanged],
     writer: &dyn SnapshotWriter,
-) -> Result<(Vec<Remembered>, Vec<Fresh>), SourceError> {
-    let (mut kept, mut missing) = (Vec::new(), Vec::new());
+) -> Result<Vec<Fresh>, SourceError> {
     unchanged.sort_unstable_by_key(|unchanged| unchanged.directory);
-    let mut rest = unchanged.iter().flat_map(|unchanged| unchanged.remembered(cache));
+    let mut lost = BTreeMap::<usize, Vec<u32>>::new();
+    let records = unchanged.iter().enumerate().flat_map(|(index, unchanged)| {
+        let records = unchanged.records(cache);
+        records.map(move |(number, record)| (index, number, cache.known(unchanged.directory, &record)))
+    });
+    // Boxed: the compiler cannot see through the borrows of the closures otherwise.
+    let mut rest: Box<dyn Iterator<Item = (usize, u32, Option<KnownFile>)> + Send> = Box::new(records);
     loop {
-        let batch: Vec<Remembered> = rest.by_ref().take(KNOWN_FILES).collect();
-        if batch.is_empty() {
-            return Ok((kept, missing));
+        let (mut files, mut places) = (Vec::new(), Vec::new());
+        for (index, number, known) in rest.by_ref().take(KNOWN_FILES) {
+            files.push(known.ok_or_else(foreign_cache)?);
+            places.push((index, number));
         }
-        let known = batch.iter().map(|file| KnownFile {
-            path: file.path.clone(),
-            executable: file.marks.executable(),
-            digest: file.digest,
-            size: file.marks.size(),
-        });
-        let answers = writer.known(known.collect()).await?;
-        if answers.len() != batch.len() {
-            let detail = format!("asked about {} files, {} answers came", batch.len(), answers.len());
+        if files.is_empty() {
+            break;
+        }
+        let answers = writer.known(files).await?;
+        if answers.len() != places.len() {
+            let detail = format!("asked about {} files, {} answers came", places.len(), answers.len());
             return Err(SourceError::contract(CAPTURE, detail));
         }
-        for (file, held) in batch.into_iter().zip(answers) {
-            if held {
-                kept.push(file);
-            } else {
-                missing.push(Fresh { size: file.marks.size(), path: file.path });
-            }
+        for ((index, number), _) in places.into_iter().zip(answers).filter(|(_, held)| !held) {
+            lost.entry(index).or_default().push(number);
         }
     }
+    drop(rest);
+    let mut missing = Vec::new();
+    for (index, numbers) in lost {
+        let unchanged = &mut unchanged[index];
+        for (_, record) in
+            unchanged.records(cache).filter(|(number, _)| numbers.binary_search(number).is_ok())
+        {
+            let file = cache.known(unchanged.directory, &record).ok_or_else(foreign_cache)?;
+            missing.push(Fresh { path: file.path, size: file.size });
+        }
+        unchanged.remove(cache, &numbers);
+    }
+    Ok(missing)
 }
 
-/// A cache that cannot be written costs time later and nothing else, so it does not fail the capture.
-async fn save(cache: CacheFile, remembered: Vec<Remembered>) -> Result<(), SourceError> {
-    blocking(move || {
-        if let Err(error) = cache.save(remembered) {
-            tracing::warn!(%error, "the stat cache cannot be written; the next capture reads everything");
-        }
-        Ok(())
-    })
-    .await
+fn foreign_cache() -> SourceError {
+    SourceError::integrity(CAPTURE, "the stat cache was written by something else; remove its directory")
 }

@@ -12,8 +12,9 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use coldframe_core::{Digest, WorkspacePath};
+use coldframe_core::{Digest, KnownFile, WorkspacePath};
 
+use crate::found::Unchanged;
 use crate::private::{Fields, read_bounded, replace};
 use crate::tree::{Kind, Moment, Stat};
 
@@ -67,7 +68,7 @@ impl Marks {
     }
 }
 
-/// A file that was read, or found unchanged, with the marks under which that holds.
+/// A file that was read, with the marks under which that holds.
 #[derive(Debug, Clone)]
 pub(crate) struct Remembered {
     pub(crate) path: WorkspacePath,
@@ -174,43 +175,99 @@ impl CacheFile {
         Some(Digest::from_bytes(sum))
     }
 
-    /// Writes the cache beside its place and renames it there. `files` need no order.
-    pub(crate) fn save(&self, mut files: Vec<Remembered>) -> io::Result<()> {
-        files.retain(|file| file.device == self.device);
-        files.sort_by(|a, b| split(a.path.as_str()).cmp(&split(b.path.as_str())));
-        replace(&self.directory, &self.path(), &self.encode(&files))
+    /// Writes the cache beside its place and renames it there: what `kept` names of the `old` one, and `files`, which
+    /// need no order. Answers with the cache as it was written.
+    pub(crate) fn save(
+        &self,
+        old: &StatCache,
+        kept: &[Unchanged],
+        files: Vec<Remembered>,
+    ) -> io::Result<StatCache> {
+        let (bytes, directories) = self.encode(old, kept, files);
+        replace(&self.directory, &self.path(), &bytes)?;
+        let files = directories.iter().map(|directory| directory.files as usize).sum();
+        Ok(StatCache { bytes, directories, files, device: self.device })
     }
 
-    fn encode(&self, files: &[Remembered]) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(files.len() * (MARK_BYTES + DIGEST_BYTES + 32) + 256);
+    fn encode(
+        &self,
+        old: &StatCache,
+        kept: &[Unchanged],
+        mut files: Vec<Remembered>,
+    ) -> (Vec<u8>, Vec<DirectoryRecord>) {
+        files.retain(|file| file.device == self.device);
+        files.sort_by(|a, b| split(a.path.as_str()).cmp(&split(b.path.as_str())));
+        let mut bytes =
+            Vec::with_capacity(old.bytes.len() + files.len() * (MARK_BYTES + DIGEST_BYTES + 32) + 256);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(self.key.as_bytes());
         bytes.extend_from_slice(&self.device.to_le_bytes());
-        let same_folder =
-            |a: &Remembered, b: &Remembered| split(a.path.as_str()).0 == split(b.path.as_str()).0;
-        let folders: Vec<&[Remembered]> = files.chunk_by(same_folder).collect();
-        bytes.extend_from_slice(&(folders.len() as u32).to_le_bytes());
-        for folder in folders {
-            let name = folder.first().map_or("", |file| split(file.path.as_str()).0);
-            bytes.extend_from_slice(&(name.len() as u16).to_le_bytes());
-            bytes.extend_from_slice(name.as_bytes());
-            bytes.extend_from_slice(&(folder.len() as u32).to_le_bytes());
-            let record_bytes =
-                |file: &Remembered| 1 + split(file.path.as_str()).1.len() + MARK_BYTES + DIGEST_BYTES;
-            let length: usize = folder.iter().map(record_bytes).sum();
-            bytes.extend_from_slice(&(length as u32).to_le_bytes());
-            for file in folder {
-                let name = split(file.path.as_str()).1;
-                bytes.push(name.len() as u8);
-                bytes.extend_from_slice(name.as_bytes());
-                bytes.extend_from_slice(&file.marks.0);
-                bytes.extend_from_slice(file.digest.as_bytes());
-            }
+        let count_at = bytes.len();
+        bytes.extend_from_slice(&[0; 4]);
+        let mut kept: Vec<&Unchanged> = kept.iter().collect();
+        kept.sort_unstable_by_key(|unchanged| unchanged.directory);
+        let mut kept = kept.into_iter().peekable();
+        let folder = |file: &Remembered| split(file.path.as_str()).0.to_owned();
+        let mut fresh =
+            files.chunk_by(|a, b| split(a.path.as_str()).0 == split(b.path.as_str()).0).peekable();
+        let mut directories = Vec::new();
+        loop {
+            let old_path = kept.peek().map(|unchanged| old.directory_path(unchanged.directory));
+            let new_path = fresh.peek().and_then(|files| files.first()).map(folder);
+            let path = match (old_path, &new_path) {
+                (None, None) => break,
+                (Some(old_path), Some(new_path)) => old_path.min(new_path),
+                (Some(path), None) => path,
+                (None, Some(path)) => path,
+            };
+            let unchanged = kept.next_if(|_| old_path == Some(path));
+            let files = fresh.next_if(|_| new_path.as_deref() == Some(path)).unwrap_or_default();
+            directories.push(push_directory(&mut bytes, path, (old, unchanged), files));
         }
+        bytes[count_at..count_at + 4].copy_from_slice(&(directories.len() as u32).to_le_bytes());
         let sum = Digest::of(&bytes);
         bytes.extend_from_slice(sum.as_bytes());
-        bytes
+        (bytes, directories)
     }
+}
+
+/// Writes a directory with what is kept of it and new files, merged by name.
+fn push_directory(
+    bytes: &mut Vec<u8>,
+    path: &str,
+    (old, kept): (&StatCache, Option<&Unchanged>),
+    files: &[Remembered],
+) -> DirectoryRecord {
+    bytes.extend_from_slice(&(path.len() as u16).to_le_bytes());
+    let path_at = bytes.len() as u32;
+    bytes.extend_from_slice(path.as_bytes());
+    let counts_at = bytes.len();
+    bytes.extend_from_slice(&[0; 8]);
+    let records_at = bytes.len() as u32;
+    let mut count = 0u32;
+    let mut push = |name: &[u8], marks: &[u8], digest: &[u8]| {
+        bytes.push(name.len() as u8);
+        bytes.extend_from_slice(name);
+        bytes.extend_from_slice(marks);
+        bytes.extend_from_slice(digest);
+        count += 1;
+    };
+    let mut files = files.iter().peekable();
+    let name = |file: &Remembered| split(file.path.as_str()).1.as_bytes().to_vec();
+    for (_, record) in kept.into_iter().flat_map(|kept| kept.records(old)) {
+        while let Some(file) = files.next_if(|file| *name(file) < *record.name) {
+            push(&name(file), &file.marks.0, file.digest.as_bytes());
+        }
+        // What was read just now is newer than what the old cache says.
+        if files.peek().is_none_or(|file| *name(file) != *record.name) {
+            push(record.name, record.marks, record.digest);
+        }
+    }
+    files.for_each(|file| push(&name(file), &file.marks.0, file.digest.as_bytes()));
+    let end = bytes.len() as u32;
+    bytes[counts_at..counts_at + 4].copy_from_slice(&count.to_le_bytes());
+    bytes[counts_at + 4..counts_at + 8].copy_from_slice(&(end - records_at).to_le_bytes());
+    DirectoryRecord { path: path_at..path_at + path.len() as u32, records: records_at..end, files: count }
 }
 
 /// Directory and name of a path.
@@ -315,12 +372,18 @@ impl StatCache {
         std::iter::from_fn(move || next_record(&mut fields))
     }
 
-    /// A file of the directory `number`, as it is handed on and remembered again.
-    pub(crate) fn remembered(&self, number: u32, record: &Record<'_>) -> Option<Remembered> {
+    /// A file of the directory `number` as a store is asked for it; `None` where the record is none of ours.
+    pub(crate) fn known(&self, number: u32, record: &Record<'_>) -> Option<KnownFile> {
         let (directory, name) = (self.directory_path(number), std::str::from_utf8(record.name).ok()?);
-        let path = if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") };
-        let path = WorkspacePath::parse(path).ok()?;
-        Some(Remembered { path, device: self.device, marks: record.marks()?, digest: record.digest()? })
+        let mut path = String::with_capacity(directory.len() + 1 + name.len());
+        path.push_str(directory);
+        if !directory.is_empty() {
+            path.push('/');
+        }
+        path.push_str(name);
+        let (path, marks) = (WorkspacePath::parse(path).ok()?, record.marks()?);
+        let (executable, size) = (marks.executable(), marks.size());
+        Some(KnownFile { path, executable, digest: record.digest()?, size })
     }
 }
 
@@ -385,20 +448,18 @@ mod tests {
         assert_eq!(file.load().len(), 0);
         let elsewhere = Remembered { device: 4, ..remembered("other-disk", 1) };
         let files = ["b", "a/z", "a-b/c", "a/y", "top"].map(|path| remembered(path, 9));
-        file.save(files.into_iter().chain([elsewhere]).collect()).unwrap();
+        let files = files.into_iter().chain([elsewhere]).collect();
+        let written = file.save(&StatCache::default(), &[], files).unwrap();
         let cache = file.load();
+        assert_eq!((written.sum(), written.len()), (cache.sum(), cache.len()));
         assert_eq!(cache.len(), 5, "a file on another device is not remembered");
         assert_eq!(number(&cache, "a", "y", &stat(9)), Some(0));
         assert_eq!(number(&cache, "a", "z", &stat(9)), Some(1));
         assert_eq!(number(&cache, "", "top", &stat(9)), Some(1));
-        let again: Vec<Remembered> = (0..cache.directories())
-            .flat_map(|number| cache.records(number).map(move |record| (number, record)))
-            .filter_map(|(number, record)| cache.remembered(number, &record))
-            .collect();
-        let paths: Vec<&str> = again.iter().map(|file| file.path.as_str()).collect();
-        assert_eq!(paths, ["b", "top", "a/y", "a/z", "a-b/c"]);
-        assert_eq!(again[2].digest, Digest::of(b"a/y"));
-        assert_eq!((again[2].marks, again[2].marks.size()), (Marks::of(&stat(9)), 9));
+        assert_eq!(names(&cache), ["b", "top", "a/y", "a/z", "a-b/c"]);
+        let known: Vec<KnownFile> = cache.records(1).filter_map(|record| cache.known(1, &record)).collect();
+        let path = WorkspacePath::parse("a/y").unwrap();
+        assert_eq!(known[0], KnownFile { digest: Digest::of(b"a/y"), path, executable: false, size: 9 });
         let original = stat(9);
         let other_moment = Moment { nanoseconds: 8, ..original.changed };
         for wrong in [
@@ -414,15 +475,42 @@ mod tests {
         }
         assert_eq!(number(&cache, "a", "x", &original), None);
         assert_eq!(number(&cache, "missing", "y", &original), None);
-        let names: Vec<_> = fs::read_dir(folder.path().join("cache")).unwrap().collect();
-        assert_eq!(names.len(), 1, "nothing staged is left");
+        let files: Vec<_> = fs::read_dir(folder.path().join("cache")).unwrap().collect();
+        assert_eq!(files.len(), 1, "nothing staged is left");
+    }
+
+    fn names(cache: &StatCache) -> Vec<String> {
+        let records = |number| cache.records(number).filter_map(move |record| cache.known(number, &record));
+        (0..cache.directories()).flat_map(records).map(|file| file.path.into()).collect()
+    }
+
+    #[test]
+    fn what_is_kept_and_what_is_new_are_merged_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = cache_file(folder.path());
+        let paths = ["a/1", "a/3", "a/5", "b/1", "top"].map(|path| remembered(path, 1));
+        let old = file.save(&StatCache::default(), &[], paths.to_vec()).unwrap();
+        let kept =
+            [Unchanged { directory: 1, files: Some(vec![0, 2]) }, Unchanged { directory: 0, files: None }];
+        let new = ["a/2", "a/5", "a/9", "a/b/c", "z"].map(|path| remembered(path, 2));
+        let written = file.save(&old, &kept, new.to_vec()).unwrap();
+        let cache = file.load();
+        let expected = ["top", "z", "a/1", "a/2", "a/5", "a/9", "a/b/c"];
+        assert_eq!((names(&cache), names(&written)), (expected.map(String::from).to_vec(), names(&cache)));
+        assert_eq!(number(&cache, "a", "1", &stat(1)), Some(0));
+        assert_eq!(number(&cache, "a", "5", &stat(2)), Some(2), "the new marks stand");
+        assert_eq!(number(&cache, "", "top", &stat(1)), Some(0));
+        assert_eq!(number(&written, "a/b", "c", &stat(2)), Some(0));
+        let nothing = file.save(&cache, &[], Vec::new()).unwrap();
+        assert_eq!((nothing.len(), file.load().sum()), (0, nothing.sum()));
     }
 
     #[test]
     fn a_cursor_passes_over_names_that_are_new_or_gone() {
         let folder = tempfile::tempdir().unwrap();
         let file = cache_file(folder.path());
-        file.save(["b", "d", "f", "h"].map(|path| remembered(path, 1)).to_vec()).unwrap();
+        let files = ["b", "d", "f", "h"].map(|path| remembered(path, 1)).to_vec();
+        file.save(&StatCache::default(), &[], files).unwrap();
         let cache = file.load();
         let mut cursor = cache.directory("", 0);
         let asked = ["a", "b", "c", "f", "g", "z"];
@@ -434,7 +522,7 @@ mod tests {
     fn a_cut_a_changed_byte_and_a_foreign_file_are_an_empty_cache() {
         let folder = tempfile::tempdir().unwrap();
         let file = cache_file(folder.path());
-        file.save(vec![remembered("a/b", 1), remembered("c", 2)]).unwrap();
+        file.save(&StatCache::default(), &[], vec![remembered("a/b", 1), remembered("c", 2)]).unwrap();
         let whole = fs::read(file.path()).unwrap();
         for end in 0..whole.len() {
             assert!(parse(whole[..end].to_vec(), &file).is_none(), "cut at {end}");
@@ -458,7 +546,7 @@ mod tests {
         use std::os::unix::fs::MetadataExt as _;
         let folder = tempfile::tempdir().unwrap();
         let file = cache_file(folder.path());
-        file.save(vec![remembered("a", 1)]).unwrap();
+        file.save(&StatCache::default(), &[], vec![remembered("a", 1)]).unwrap();
         assert_eq!(fs::metadata(file.path()).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::metadata(folder.path().join("cache")).unwrap().mode() & 0o777, 0o700);
     }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use coldframe_core::{
-    BlobStore, BoxFuture, ByteStream, DynSourceAdapter, InlineFile, KnownFile, LimitKind, NewFile, Node,
-    Omission, Resolved, SnapshotEntry, SnapshotLimits, SnapshotManifest, SnapshotWriter, SourceError,
+    BlobStore, BoxFuture, ByteStream, Digest, DynSourceAdapter, InlineFile, KnownFile, LimitKind, NewFile,
+    Node, Omission, Resolved, SnapshotEntry, SnapshotLimits, SnapshotManifest, SnapshotWriter, SourceError,
     SourceRef, SourceSnapshot, Stored, WorkspacePath,
 };
 use futures_util::StreamExt as _;
@@ -31,13 +31,28 @@ pub struct MemoryWriter<S = MemoryStore> {
     taken: Mutex<Taken>,
     bytes_received: AtomicU64,
     known_answered: AtomicU64,
+    earlier: Vec<SourceSnapshot>,
+    was_reused: AtomicBool,
 }
 
 impl<S: BlobStore> MemoryWriter<S> {
     /// A writer into `store` that enforces `limits`.
     pub fn new(store: S, limits: SnapshotLimits) -> Self {
         let (bytes_received, known_answered) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { store, limits, taken: Mutex::default(), bytes_received, known_answered }
+        let (earlier, was_reused) = (Vec::new(), AtomicBool::new(false));
+        Self { store, limits, taken: Mutex::default(), bytes_received, known_answered, earlier, was_reused }
+    }
+
+    /// Lets the adapter reuse `snapshot`, an earlier one of the same source, as long as the store holds its blobs.
+    #[must_use]
+    pub fn with_earlier(mut self, snapshot: SourceSnapshot) -> Self {
+        self.earlier.push(snapshot);
+        self
+    }
+
+    /// True where an earlier snapshot was taken as a whole.
+    pub fn was_reused(&self) -> bool {
+        self.was_reused.load(Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {
@@ -160,6 +175,32 @@ impl<S: BlobStore> MemoryWriter<S> {
         Ok(answers)
     }
 
+    async fn take_snapshot(&self, id: Digest) -> Result<bool, SourceError> {
+        let Some(snapshot) = self.earlier.iter().find(|snapshot| snapshot.id() == id) else {
+            return Ok(false);
+        };
+        for blob in snapshot.entries().iter().filter_map(|entry| entry.node.blob()) {
+            if !self.store.contains(blob).await? {
+                return Ok(false);
+            }
+        }
+        let mut taken = self.lock();
+        let SnapshotLimits { max_files, max_total_bytes, max_file_bytes, .. } = self.limits;
+        let sizes = || snapshot.entries().iter().map(|entry| entry.node.size());
+        let fits = snapshot.entries().len() as u64 <= max_files
+            && sizes().fold(0, u64::saturating_add) <= max_total_bytes
+            && sizes().all(|size| size <= max_file_bytes);
+        if !fits || !taken.nodes.is_empty() || !taken.omitted.is_empty() {
+            return Ok(false);
+        }
+        taken.bytes = snapshot.total_bytes();
+        taken.omitted = snapshot.omitted().to_vec();
+        let entries = snapshot.entries().iter().cloned();
+        taken.nodes = entries.map(|entry| (entry.path, Some(entry.node))).collect();
+        self.was_reused.store(true, Ordering::Relaxed);
+        Ok(true)
+    }
+
     async fn take_known(&self, files: Vec<KnownFile>) -> Result<Vec<bool>, SourceError> {
         let mut answers = Vec::with_capacity(files.len());
         let mut accepted = Vec::new();
@@ -245,6 +286,10 @@ impl<S: BlobStore> SnapshotWriter for MemoryWriter<S> {
 
     fn known<'a>(&'a self, files: Vec<KnownFile>) -> BoxFuture<'a, Result<Vec<bool>, SourceError>> {
         Box::pin(self.take_known(files))
+    }
+
+    fn reuse<'a>(&'a self, snapshot: Digest) -> BoxFuture<'a, Result<bool, SourceError>> {
+        Box::pin(self.take_snapshot(snapshot))
     }
 
     fn symlink(&self, path: WorkspacePath, target: String) -> Result<(), SourceError> {

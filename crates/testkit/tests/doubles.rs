@@ -113,3 +113,29 @@ fn the_faulty_stores_fail_in_their_way() {
         assert!(start.elapsed() >= Duration::from_millis(20));
     });
 }
+
+#[test]
+fn an_earlier_snapshot_is_reused_only_whole_and_only_first() {
+    let store = MemoryStore::new();
+    let writer = MemoryWriter::new(store.clone(), SnapshotLimits::default());
+    let file = InlineFile { path: path("a"), executable: true, content: b"one".to_vec() };
+    let blob = block_on(writer.files(vec![file])).unwrap()[0];
+    writer.directory(path("d")).unwrap();
+    let resolved = || Resolved::new(SourceRef::new("fixture", "project", "main").unwrap(), "commit-1");
+    let earlier = writer.finish(resolved()).unwrap();
+    let next = |limits| MemoryWriter::new(store.clone(), limits).with_earlier(earlier.clone());
+
+    let writer = next(SnapshotLimits::default());
+    assert!(block_on(writer.reuse(earlier.id())).unwrap() && writer.was_reused());
+    assert!(writer.directory(path("a")).is_err(), "its paths are taken");
+    assert_eq!(writer.finish(resolved()).unwrap(), earlier);
+
+    let writer = next(SnapshotLimits { max_files: 1, ..SnapshotLimits::default() });
+    assert!(!block_on(writer.reuse(earlier.id())).unwrap(), "a limit forbids it");
+    let writer = next(SnapshotLimits::default());
+    writer.directory(path("first")).unwrap();
+    assert!(!block_on(writer.reuse(earlier.id())).unwrap(), "something came before");
+    store.remove(&blob.digest);
+    let writer = next(SnapshotLimits::default());
+    assert!(!block_on(writer.reuse(earlier.id())).unwrap() && !writer.was_reused(), "a blob is missing");
+}

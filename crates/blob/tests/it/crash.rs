@@ -43,10 +43,11 @@ fn a_kill_at_any_moment_leaves_a_whole_store() {
         child.wait().unwrap();
         run(async {
             let store = Store::open_local(folder.path()).await.unwrap();
-            assert!(
-                files_below(&folder.path().join("staging")).is_empty(),
-                "the dead process's files are swept"
-            );
+            let mut left = files_below(&folder.path().join("staging"));
+            // A child that was killed before it made the store leaves that to this process, which stages a file then.
+            let own = format!("/{:x}-", std::process::id());
+            left.retain(|file| !file.to_str().unwrap().contains(&own));
+            assert!(left.is_empty(), "the dead process's files are swept, not {left:?}");
             for id in store.snapshots().await.unwrap() {
                 let snapshot = store.load_snapshot(&id).await.unwrap();
                 store.verify_snapshot(&snapshot).await.unwrap();

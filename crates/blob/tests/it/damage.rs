@@ -16,17 +16,18 @@ use futures_util::TryStreamExt as _;
 use crate::support::{Tree, capture, only_file, run, stored};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Damage {
+pub(crate) enum Damage {
     OtherBytes,
     CutToTwo,
     CutToNothing,
     Removed,
 }
 
-const ALL: [Damage; 4] = [Damage::OtherBytes, Damage::CutToTwo, Damage::CutToNothing, Damage::Removed];
+pub(crate) const ALL: [Damage; 4] =
+    [Damage::OtherBytes, Damage::CutToTwo, Damage::CutToNothing, Damage::Removed];
 
 /// Damages a file in place, as a bad disk or a careless program does.
-fn damage(file: &Path, damage: Damage) {
+pub(crate) fn damage(file: &Path, damage: Damage) {
     let bytes = fs::read(file).unwrap();
     match damage {
         Damage::OtherBytes => {

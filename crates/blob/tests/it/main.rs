@@ -5,5 +5,6 @@ mod crash;
 mod damage;
 mod full;
 mod limits;
+mod reuse;
 mod store;
 mod support;

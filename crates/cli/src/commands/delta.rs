@@ -77,7 +77,7 @@ pub(crate) async fn run(command: Delta, coldframe: Coldframe, output: Output) ->
             let document = json!({
                 "id": delta.id(),
                 "directory": applied.directory,
-                "steps": applied.steps,
+                "paths": applied.paths,
                 "applied": !dry_run,
                 "recovered": applied.recovered,
             });
@@ -91,7 +91,7 @@ pub(crate) async fn run(command: Delta, coldframe: Coldframe, output: Output) ->
                 let directory = applied.directory.to_string_lossy();
                 format!(
                     "{recovered}{done} {} to {}\n",
-                    counted(applied.steps as u64, "change"),
+                    counted(applied.paths as u64, "change"),
                     shown(&directory)
                 )
             })?;

@@ -189,13 +189,21 @@ fn closing(report: &ExecReport, stat: &DeltaStat) -> String {
     };
     let lasted = time(Duration::from_millis(observation.duration_ms));
     let changed = match report.delta.changes().len() as u64 {
-        0 => "nothing changed".to_owned(),
+        0 if report.delta.excluded().is_empty() => "nothing changed".to_owned(),
+        0 => "nothing kept".to_owned(),
         count => {
             format!("{} changed (+{} −{})", counted(count, "path"), stat.added_lines(), stat.deleted_lines())
         }
     };
+    let excluded = report.delta.excluded();
+    let left_out = if excluded.is_empty() {
+        String::new()
+    } else {
+        let rules = excluded.iter().map(|one| format!("{} below {}", one.count, shown(&one.rule)));
+        format!(" · left out: {}", rules.collect::<Vec<_>>().join(", "))
+    };
     format!(
-        "{ended} in {lasted} · {changed} · delta {} · receipt {}",
+        "{ended} in {lasted} · {changed}{left_out} · delta {} · receipt {}",
         report.delta.id().short(),
         report.receipt
     )

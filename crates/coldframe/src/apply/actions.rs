@@ -31,8 +31,6 @@ pub(super) enum Work {
     Put,
     /// Moves the file `new/<n>` into the place of a file, which becomes `old/<n>`.
     Replace,
-    /// Changes the permission bits of a file.
-    SetMode { from: u32, to: u32 },
 }
 
 /// The staging folder beside the files it is about, so that a move is one rename.
@@ -74,10 +72,6 @@ impl Action {
                 check_same(staging.old.look_here(&slot)?, expected)?;
                 staging.new.rename(&slot, &parent, name)
             }
-            Work::SetMode { to, .. } => {
-                check_same(parent.look_here(name)?, expected)?;
-                parent.set_mode(name, to)
-            }
         }
     }
 
@@ -112,10 +106,6 @@ impl Action {
             Work::Replace => match staging.old.look_here(&slot)? {
                 Some(_) => staging.old.rename(&slot, &parent, name),
                 None => Ok(()),
-            },
-            Work::SetMode { from, .. } => match parent.look_here(name)? {
-                Some(found) if found.mode != from => parent.set_mode(name, from),
-                _ => Ok(()),
             },
         }
     }

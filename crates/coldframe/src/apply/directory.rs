@@ -168,12 +168,6 @@ impl Directory {
         Ok(rustix::fs::linkat(&self.handle, name, &to.handle, other, AtFlags::empty())?)
     }
 
-    /// Sets the permission bits of a regular file.
-    pub(super) fn set_mode(&self, name: &str, mode: u32) -> io::Result<()> {
-        let file = self.open_file_here(name)?;
-        Ok(rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?)
-    }
-
     /// The names in the directory at `path`.
     pub(super) fn names(&self, path: &WorkspacePath) -> io::Result<Vec<OsString>> {
         let (parent, name) = self.parent(path)?;

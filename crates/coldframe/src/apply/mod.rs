@@ -54,8 +54,8 @@ pub struct ApplyOptions {
 pub struct Applied {
     /// The directory.
     pub directory: PathBuf,
-    /// How many files, links and directories were written, changed or removed, or would be.
-    pub steps: usize,
+    /// How many paths of the delta were applied, or would be.
+    pub paths: usize,
     /// Whether an earlier apply that was killed had to be undone first.
     pub recovered: bool,
 }
@@ -85,6 +85,7 @@ impl Coldframe {
                 .canonicalize()
                 .map_err(|error| Error::io(format!("open the directory {directory:?}"), &error))?,
             plan,
+            paths: delta.changes().len(),
             dry_run: options.dry_run,
         };
         let runtime = tokio::runtime::Handle::current();
@@ -108,10 +109,22 @@ fn check_harmless(delta: &WorkspaceDelta) -> Result<(), Error> {
 }
 
 fn plan(base: &SourceSnapshot, delta: &WorkspaceDelta, direction: Direction) -> Result<ApplyPlan, Error> {
-    Ok(match direction {
+    let mut plan = match direction {
         Direction::Forward => plan_apply(base, delta)?,
         Direction::Back => plan_revert(base, delta)?,
-    })
+    };
+    // A file of the directory may have other names elsewhere, so not even its mode is changed in place.
+    for step in &mut plan.steps {
+        let ApplyStep::SetExecutable { path, .. } = &*step else { continue };
+        let node = match direction {
+            Direction::Forward => delta.change(path.as_str()).and_then(coldframe_core::DeltaChange::node),
+            Direction::Back => base.entry(path.as_str()).map(|entry| &entry.node),
+        };
+        if let Some(node) = node {
+            *step = ApplyStep::WriteFile { entry: SnapshotEntry { path: path.clone(), node: node.clone() } };
+        }
+    }
+    Ok(plan)
 }
 
 struct Job {
@@ -119,6 +132,7 @@ struct Job {
     journals: PathBuf,
     directory: PathBuf,
     plan: ApplyPlan,
+    paths: usize,
     dry_run: bool,
 }
 
@@ -132,11 +146,10 @@ impl Job {
         if !look.differences.is_empty() {
             return Err(self.conflict(&look.differences));
         }
-        let steps = self.plan.steps.len();
-        if !self.dry_run && steps > 0 {
+        if !self.dry_run && !self.plan.steps.is_empty() {
             self.change(&directory, &journal, &look.found, runtime)?;
         }
-        Ok(Applied { directory: self.directory, steps, recovered })
+        Ok(Applied { directory: self.directory, paths: self.paths, recovered })
     }
 
     fn conflict(&self, differences: &[Difference]) -> Error {
@@ -303,10 +316,7 @@ fn actions_of(plan: &ApplyPlan, found: &BTreeMap<WorkspacePath, Found>) -> Vec<A
                 let replaces = at(path).is_some() && !removed.contains(path);
                 (path, if replaces { Work::Replace } else { Work::Put })
             }
-            ApplyStep::SetExecutable { path, executable } => {
-                let from = at(path).map_or(0o644, |found| found.mode);
-                (path, Work::SetMode { from, to: mode_with(from, *executable) })
-            }
+            ApplyStep::SetExecutable { path, .. } => (path, Work::Keep),
         };
         actions.push(Action { path: path.clone(), work });
     }

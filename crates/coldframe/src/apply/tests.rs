@@ -179,7 +179,7 @@ async fn files_that_the_delta_does_not_touch_may_differ() {
     let bench = Bench::new().await;
     std::fs::write(bench.root().join("a.txt"), "mine\n").unwrap();
     let delta = bench.delta(vec![modified(file("tool", "#!\n", true))]).await;
-    assert_eq!(bench.apply(&delta).await.unwrap().steps, 1);
+    assert_eq!(bench.apply(&delta).await.unwrap().paths, 1);
     assert!(bench.tree().contains(&"a.txt - \"mine\\n\"".to_owned()));
 }
 
@@ -220,7 +220,7 @@ async fn a_dry_run_changes_nothing() {
     let before = bench.tree();
     let options = ApplyOptions { dry_run: true, ..ApplyOptions::default() };
     let delta = bench.delta(everything()).await;
-    assert!(bench.node.apply(&delta, &bench.root(), options).await.unwrap().steps > 5);
+    assert!(bench.node.apply(&delta, &bench.root(), options).await.unwrap().paths > 5);
     assert_eq!(bench.tree(), before);
 }
 
@@ -261,6 +261,18 @@ fn stop_after(bench: &Bench, plan: &ApplyPlan, count: usize) {
     for (number, action) in record.actions.iter().enumerate().take(count) {
         action.perform(number, &directory, &staging, found.get(&action.path)).unwrap();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_name_of_a_file_keeps_its_mode() {
+    let bench = Bench::new().await;
+    let outside = bench.folder.path().join("outside");
+    std::fs::hard_link(bench.root().join("tool"), &outside).unwrap();
+    let delta = bench.delta(vec![modified(file("tool", "#!\n", true))]).await;
+    bench.apply(&delta).await.unwrap();
+    let is_executable = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o100 != 0;
+    assert!(is_executable(&bench.root().join("tool")));
+    assert!(!is_executable(&outside));
 }
 
 #[tokio::test(flavor = "multi_thread")]

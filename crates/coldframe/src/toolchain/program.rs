@@ -40,7 +40,7 @@ impl Toolchains {
     fn not_found(&self, name: &str) -> Error {
         let message = format!(
             "{name:?} was not found in the {} folders of PATH that commands may see; \
-             `coldframe exec --explain` shows each of them",
+             `coldframe doctor --explain` shows each of them",
             self.places.len()
         );
         Error::new(Kind::NotFound, message).with_details(json!({ "program": name }))

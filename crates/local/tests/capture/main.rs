@@ -8,6 +8,7 @@ mod kinds;
 mod limits;
 mod recapture;
 mod refused;
+mod unchanged;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
