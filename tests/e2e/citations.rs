@@ -174,3 +174,35 @@ fn a_change_that_did_not_last_to_the_end_of_the_step_cannot_be_cited() {
         assert_eq!(code, Some(0), "{then}: {document:#}");
     }
 }
+
+#[test]
+fn a_write_that_its_own_step_replaced_cannot_be_cited_by_a_later_step() {
+    let workflow = r#"
+id = "w"
+goal = "Say what was done."
+[source]
+path = "project"
+[[step]]
+id = "work"
+[[step.call]]
+tool = "workspace_write"
+path = "made.txt"
+content = "one\n"
+[[step.call]]
+tool = "workspace_write"
+path = "made.txt"
+content = "two\n"
+[[step]]
+id = "speak"
+kind = "final_response"
+depends_on = ["work"]
+[step.output]
+write = { tool_receipt_id = "tool:r:work:NUMBER" }
+"#;
+    for (number, code) in [("1", 1), ("2", 0)] {
+        let desk = Desk::new();
+        desk.write("a.txt", "a\n");
+        let file = desk.workflow(&workflow.replace("NUMBER", number));
+        desk.run(&["run", &file, "--id", "r"]).with(code);
+    }
+}

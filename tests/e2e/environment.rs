@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::desk::{Desk, Ended, is_root};
+use crate::desk::{Desk, Ended, is_root, text};
 use crate::{shell, tree};
 
 const SECRET: &str = "seeds-4711-not-for-sale";
@@ -147,4 +147,36 @@ fn the_host_is_out_of_sight_and_out_of_reach() {
                  try:\n  socket.create_connection(('192.0.2.1', 80), 2)\nexcept OSError as e: print('unreachable', e.errno)";
     let ended = desk.run(&["exec", ".", "--", "python3", "-c", probe]).with(0);
     assert_eq!(ended.text(), "no 111\nunreachable 101\n");
+}
+
+/// No rule of a source, no glob and no option makes the state folder part of a snapshot of the folder around it.
+#[test]
+fn the_state_folder_is_never_captured() {
+    let desk = Desk::new();
+    desk.write("a.txt", "a\n");
+    desk.write(".ignore", "!*\n");
+    let home = desk.project().join("state");
+    for extra in [&[][..], &["--include-ignored"], &["--include", "state/**"]] {
+        let mut words = vec!["--home", home.to_str().unwrap(), "snapshot", "create", "project"];
+        words.extend(extra);
+        let created = Ended::of(
+            std::process::Command::new(desk.binary()).args(&words).arg("--json").current_dir(desk.path("")),
+        );
+        let document: serde_json::Value = serde_json::from_str(created.with(0).text()).unwrap();
+        let omitted = document["omitted"].as_array().unwrap();
+        assert!(
+            omitted.iter().any(|one| one["reason"] == "reserved" && one["subject"] == "state"),
+            "{document}"
+        );
+        let id = text(&document["id"]);
+        let listed = Ended::of(std::process::Command::new(desk.binary()).args([
+            "--home",
+            home.to_str().unwrap(),
+            "snapshot",
+            "ls",
+            &id,
+            "--json",
+        ]));
+        assert!(!listed.with(0).text().contains("state/"), "the state folder is captured");
+    }
 }

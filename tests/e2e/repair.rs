@@ -41,7 +41,7 @@ fn a_run_shows_plan_times_changes_answer_and_receipts() {
         "change: till/pricing/discount.py · ",
         "tests: python3 -m unittest discover -v · exit 0 in ",
         "| OK\n",
-        "suspect: till/pricing/discount.py\n",
+        "suspect: \"till/pricing/discount.py\"\n",
     ] {
         assert!(answer.contains(fact), "{fact:?} is not in the answer: {answer}");
     }

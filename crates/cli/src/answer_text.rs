@@ -28,9 +28,10 @@ fn push(text: &mut String, value: &Value, depth: usize) {
                 push_named(text, "-", item, depth);
             }
         }
+        // Words are quoted or marked on every line, so that none can pass for the facts of a receipt.
         Value::String(words) => {
             for line in shown_lines(words).lines() {
-                text.push_str(&format!("{indent}{line}\n"));
+                text.push_str(&format!("{indent}> {line}\n"));
             }
         }
         other => text.push_str(&format!("{indent}{other}\n")),
@@ -56,7 +57,7 @@ fn push_named(text: &mut String, name: &str, value: &Value, depth: usize) {
             text.push_str(&format!("{indent}{name}:\n"));
             push(text, value, depth + 1);
         }
-        Value::String(words) => text.push_str(&format!("{indent}{name}: {}\n", shown(words))),
+        Value::String(words) => text.push_str(&format!("{indent}{name}: \"{}\"\n", shown(words))),
         other => text.push_str(&format!("{indent}{name}: {other}\n")),
     }
 }
@@ -121,7 +122,7 @@ mod tests {
             "observed_at": "2026-01-01T00:00:00Z", "isolation": "full"
         });
         let text = answer_text(&json!({ "proof": command, "words": "x\u{1b}[2J", "list": [1, "two"] }));
-        let expected = "  list:\n    -: 1\n    -: two\n  proof: make test · exit 2 in 7 ms · tool:r:s:1\n      stdout, 5 B:\n      | a\n      | b\n  words: x\\u{1b}[2J\n";
+        let expected = "  list:\n    -: 1\n    -: \"two\"\n  proof: make test · exit 2 in 7 ms · tool:r:s:1\n      stdout, 5 B:\n      | a\n      | b\n  words: \"x\\u{1b}[2J\"\n";
         assert_eq!(text, expected);
     }
 }

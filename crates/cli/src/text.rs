@@ -10,7 +10,7 @@ pub(crate) fn shown(text: &str) -> Cow<'_, str> {
 
 /// As [`shown`], for text of several lines.
 pub(crate) fn shown_lines(text: &str) -> Cow<'_, str> {
-    escaped(text, |letter| steers(letter) && letter != '\r')
+    escaped(text, steers)
 }
 
 fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {

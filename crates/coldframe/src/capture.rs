@@ -86,9 +86,10 @@ impl Coldframe {
             let adapter = self.registry().adapter(source)?;
             capture_source(adapter.as_ref(), source, self.store(), limits).await?
         } else {
-            self.check_selection(source, selection)?;
+            Self::check_selection(source)?;
             let adapter = LocalSource::new()
                 .with_cache(stat_cache(self.home()))
+                .with_reserved(self.home().root())
                 .with_include_ignored(selection.include_ignored)
                 .with_include(selection.include.clone());
             capture_source(&adapter, source, self.store(), limits).await?
@@ -98,18 +99,10 @@ impl Coldframe {
         Ok(Captured { snapshot, time })
     }
 
-    fn check_selection(&self, source: &SourceRef, selection: &Selection) -> Result<(), Error> {
-        let Some(path) = local_path(source) else {
+    fn check_selection(source: &SourceRef) -> Result<(), Error> {
+        if local_path(source).is_none() {
             let message =
                 format!("{} sources have no ignore rules; leave the include options out", source.provider);
-            return Err(Error::new(Kind::Contract, message));
-        };
-        if selection.include_ignored && self.home().root().starts_with(path) {
-            let message = format!(
-                "the state folder {:?} lies inside the source and would be captured with its ignored files; \
-                 move it (COLDFRAME_HOME) or leave --include-ignored out",
-                self.home().root()
-            );
             return Err(Error::new(Kind::Contract, message));
         }
         Ok(())

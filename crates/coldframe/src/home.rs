@@ -37,10 +37,12 @@ impl Home {
         }
         let fresh = !root.exists();
         make_private(root).map_err(|error| Error::io(format!("create the home folder {root:?}"), &error))?;
-        check_private(root)?;
         let root = root
             .canonicalize()
             .map_err(|error| Error::io(format!("open the home folder {root:?}"), &error))?;
+        // The resolved path is what is checked and used from here on: nobody else can change where it leads.
+        check_path(&root)?;
+        check_private(&root)?;
         let home = Self { root };
         for folder in [home.store(), home.cache(), home.runs()] {
             make_private(&folder).map_err(|error| Error::io(format!("create {folder:?}"), &error))?;
@@ -97,6 +99,34 @@ fn default_root(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf, E
 pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
+
+/// Refuses a path on which somebody else could put another folder in place of this one.
+fn check_path(root: &Path) -> Result<(), Error> {
+    let user = rustix::process::geteuid().as_raw();
+    // Ordinary users share folders with their groups; root must not rest on that.
+    let others = if user == 0 { 0o022 } else { 0o002 };
+    let foreign_is_unmapped = std::fs::read_to_string("/proc/self/uid_map")
+        .is_ok_and(|map| map.split_whitespace().nth(2).is_some_and(|count| count != "4294967295"));
+    for folder in root.ancestors().skip(1) {
+        let found = std::fs::metadata(folder)
+            .map_err(|error| Error::io(format!("open {folder:?} on the way to the home folder"), &error))?;
+        let owner = found.uid();
+        // In a user namespace root's folders show the owner that stands for all who are not in it.
+        let trusted = owner == user || owner == 0 || (owner == OVERFLOW_USER && foreign_is_unmapped);
+        let sticky = found.mode() & 0o1000 != 0;
+        if !trusted || (found.mode() & others != 0 && !sticky) {
+            let message = format!(
+                "others may change {folder:?}, which leads to the home folder {root:?}; set COLDFRAME_HOME to a folder \
+                 whose whole path is yours or root's"
+            );
+            return Err(Error::new(Kind::Refused, message));
+        }
+    }
+    Ok(())
+}
+
+/// What the kernel shows for owners that a user namespace does not know, unless it was told another number.
+const OVERFLOW_USER: u32 = 65_534;
 
 fn check_private(root: &Path) -> Result<(), Error> {
     let found = std::fs::metadata(root)
@@ -162,6 +192,22 @@ mod tests {
         std::fs::set_permissions(outer.path(), PermissionsExt::from_mode(0o777)).unwrap();
         assert_eq!(Home::at(outer.path()).unwrap_err().kind(), Kind::Refused);
         assert_eq!(std::fs::read_dir(outer.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_home_in_a_folder_where_others_could_exchange_it_is_refused() {
+        let outer = tempfile::tempdir().unwrap();
+        let open = outer.path().join("open");
+        std::fs::create_dir(&open).unwrap();
+        std::fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
+        assert_eq!(Home::at(&open.join("home")).unwrap_err().kind(), Kind::Refused);
+        std::fs::set_permissions(&open, PermissionsExt::from_mode(0o1777)).unwrap();
+        assert!(Home::at(&open.join("home")).is_ok());
+        if rustix::process::geteuid().is_root() {
+            std::fs::set_permissions(&open, PermissionsExt::from_mode(0o755)).unwrap();
+            std::os::unix::fs::chown(&open, Some(1234), None).unwrap();
+            assert_eq!(Home::at(&open.join("home")).unwrap_err().kind(), Kind::Refused);
+        }
     }
 
     #[test]

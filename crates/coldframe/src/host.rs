@@ -88,6 +88,8 @@ impl Host {
             step: request.step.clone(),
             runs: self.runs.clone(),
             heads: heads_of(request.lineage),
+            deltas: deltas_of(request.lineage),
+            store: self.store.clone(),
             capabilities: request.capabilities.clone(),
         })
     }
@@ -131,8 +133,13 @@ impl StepHost for Host {
                 .map(|(step, completed)| (step.clone(), completed.output.clone()))
                 .collect();
             let visible_steps = request.completed.keys().cloned().collect();
-            hydrated(request.output.clone(), &outputs, &book, request.run, visible_steps)
-                .map_err(|error| evidence_error(&error))
+            let output = hydrated(request.output.clone(), &outputs, &book, request.run, visible_steps)
+                .map_err(|error| evidence_error(&error))?;
+            let deltas = deltas_of(request.completed);
+            check_standing(&self.store, &book, &output, &deltas)
+                .await
+                .map_err(|error| evidence_error(&error))?;
+            Ok(output)
         })
     }
 }
@@ -145,6 +152,8 @@ struct HostedStep {
     step: Id,
     runs: PathBuf,
     heads: BTreeMap<Id, Digest>,
+    deltas: BTreeMap<Id, Digest>,
+    store: Store,
     capabilities: BTreeSet<String>,
 }
 
@@ -180,6 +189,9 @@ impl HostedStep {
         let cited = book.cited(&output).into_iter().filter(|receipt| receipt.id.step == self.step);
         validate_against_delta(cited, &self.snapshot, &delta)
             .map_err(|error| evidence_error(&Error::from(error)))?;
+        check_standing(&self.store, &book, &output, &self.deltas)
+            .await
+            .map_err(|error| evidence_error(&error))?;
         Ok(output)
     }
 }
@@ -221,6 +233,30 @@ const fn capability_of(call: &ToolCall) -> &'static str {
         ToolCall::Write(_) | ToolCall::Edit(_) => "write",
         ToolCall::Run(_) => "run",
     }
+}
+
+fn deltas_of(steps: &BTreeMap<Id, CompletedStep>) -> BTreeMap<Id, Digest> {
+    steps.iter().map(|(step, completed)| (step.clone(), completed.delta)).collect()
+}
+
+/// A write of an earlier step that is cited must stand in the delta of that step.
+async fn check_standing(
+    store: &Store,
+    book: &ReceiptBook,
+    output: &Value,
+    deltas: &BTreeMap<Id, Digest>,
+) -> Result<(), Error> {
+    for (step, delta) in deltas {
+        let cited: Vec<_> =
+            book.cited(output).into_iter().filter(|receipt| receipt.id.step == *step).collect();
+        if cited.is_empty() {
+            continue;
+        }
+        let delta = store.load_delta(delta).await?;
+        let base = store.load_snapshot(&delta.base()).await?;
+        validate_against_delta(cited, &base, &delta)?;
+    }
+    Ok(())
 }
 
 fn heads_of(steps: &BTreeMap<Id, CompletedStep>) -> BTreeMap<Id, Digest> {

@@ -88,7 +88,9 @@ impl Runner {
         let store = Store::open_local(&home.store()).await?;
         let mut registry = self.registry;
         if !registry.providers().any(|provider| provider == "local") {
-            registry.register(LocalSource::new().with_cache(crate::capture::stat_cache(&home)));
+            registry.register(
+                LocalSource::new().with_cache(crate::capture::stat_cache(&home)).with_reserved(home.root()),
+            );
         }
         let surroundings = self.surroundings.unwrap_or_else(Surroundings::from_environment);
         Ok(Coldframe::assemble(home, config, store, registry, surroundings))

@@ -136,6 +136,8 @@ pub enum OmissionReason {
     VcsMetadata,
     /// An ignore rule matched.
     Ignored,
+    /// The application keeps the folder for itself, such as its own state.
+    Reserved,
     /// A mount point of another file system, where the adapter was told to stay on one.
     OtherFileSystem,
     /// An earlier entry of the same path was replaced by a later one.
@@ -143,7 +145,7 @@ pub enum OmissionReason {
 }
 
 impl OmissionReason {
-    const ALL: [(Self, &'static str); 11] = [
+    const ALL: [(Self, &'static str); 12] = [
         (Self::Socket, "socket"),
         (Self::Fifo, "fifo"),
         (Self::Device, "device"),
@@ -153,6 +155,7 @@ impl OmissionReason {
         (Self::Submodule, "submodule"),
         (Self::VcsMetadata, "vcs-metadata"),
         (Self::Ignored, "ignored"),
+        (Self::Reserved, "reserved"),
         (Self::OtherFileSystem, "other-file-system"),
         (Self::Replaced, "replaced"),
     ];

@@ -47,6 +47,7 @@ pub struct LocalSource {
     cache: Option<PathBuf>,
     include_ignored: bool,
     include: Vec<String>,
+    reserved: Vec<PathBuf>,
     written: Arc<Written>,
 }
 
@@ -110,6 +111,14 @@ impl LocalSource {
         self
     }
 
+    /// Leaves out the folder at this canonical path wherever it lies in a captured tree, whatever the rules and
+    /// globs of anybody say: for what the application itself keeps there.
+    #[must_use]
+    pub fn with_reserved(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.reserved.push(folder.into());
+        self
+    }
+
     fn check(&self, source: &SourceRef) -> Result<PathBuf, SourceError> {
         if source.provider != Self::PROVIDER {
             let detail = format!("the provider is {:?}, not {:?}", source.provider, Self::PROVIDER);
@@ -148,7 +157,9 @@ impl LocalSource {
         let cache = file.as_ref().map_or_else(StatCache::default, CacheFile::load);
         let last = file.as_ref().and_then(CacheFile::load_last);
         let last = last.filter(|last| Some(last.cache) == cache.sum());
-        Ok((Walk::new(tree, (cache, last), includes, around, limits), file))
+        let below = |folder: &PathBuf| Some(folder.strip_prefix(&canonical).ok()?.to_str()?.to_owned());
+        let reserved = self.reserved.iter().filter_map(below).collect();
+        Ok((Walk::new(tree, (cache, last), includes, around, limits).reserving(reserved), file))
     }
 
     /// The cache of the tree at `root`, where it has one. Blocks.
@@ -196,7 +207,7 @@ impl LocalSource {
 
     /// Two adapters that may find different files keep different caches, so neither forgets for the other.
     fn configuration(&self) -> String {
-        format!("{} {:?}", self.include_ignored, self.include)
+        format!("{} {:?} {:?}", self.include_ignored, self.include, self.reserved)
     }
 }
 

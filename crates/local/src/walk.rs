@@ -67,6 +67,8 @@ pub(crate) struct Walk {
     pub(crate) last: Option<Last>,
     /// Where ignore rules are honoured: the globs that overrule them.
     includes: Option<Includes>,
+    /// Paths below the root that the application keeps for itself.
+    reserved: Vec<String>,
     origin: String,
     limits: SnapshotLimits,
     cancelled: AtomicBool,
@@ -79,6 +81,12 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
+    /// The same walk, which leaves out the folders at these paths below the root.
+    pub(crate) fn reserving(mut self, reserved: Vec<String>) -> Self {
+        self.reserved = reserved;
+        self
+    }
+
     /// A walk that has not begun. Without `includes` no ignore rule is honoured. `around` are the rules above
     /// the root with the way from the outermost.
     pub(crate) fn new(
@@ -96,6 +104,7 @@ impl Walk {
             cache,
             last,
             includes,
+            reserved: Vec::new(),
             origin,
             limits,
             cancelled: AtomicBool::new(false),
@@ -357,6 +366,9 @@ impl<'a> Visit<'a> {
         };
         if name == ".git" || (kind == Kind::Directory && VCS_DIRECTORIES.contains(&name)) {
             return self.omit(OmissionReason::VcsMetadata, path.to_owned());
+        }
+        if kind == Kind::Directory && self.walk.reserved.iter().any(|reserved| reserved == path) {
+            return self.omit(OmissionReason::Reserved, path.to_owned());
         }
         // A name that the cache has was a legal path when it was remembered.
         let cached = stat.as_ref().and_then(|stat| self.cached.unchanged(name.as_bytes(), stat));

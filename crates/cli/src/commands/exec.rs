@@ -212,8 +212,15 @@ fn closing(report: &ExecReport, stat: &DeltaStat) -> String {
 fn next_steps(report: &ExecReport, source: &str) -> String {
     let id = report.delta.id().short();
     let directory =
-        if Path::new(source) == Path::new(".") { String::new() } else { format!(" {}", shown(source)) };
+        if Path::new(source) == Path::new(".") { String::new() } else { format!(" {}", shell_word(source)) };
     format!("show: coldframe delta show {id} · take: coldframe delta apply {id}{directory}")
+}
+
+/// A word that a shell takes as it is meant.
+fn shell_word(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+:@~".contains(letter);
+    let word = shown(word);
+    if word.chars().all(is_plain) { word.into_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
 fn document(report: &ExecReport, stat: &DeltaStat, code: u8) -> Value {

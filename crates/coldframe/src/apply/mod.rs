@@ -95,8 +95,20 @@ impl Coldframe {
 
 /// A hook or a configuration in a `.git` folder would be run by the user's next git command.
 fn check_harmless(delta: &WorkspaceDelta) -> Result<(), Error> {
-    let is_git = |path: &WorkspacePath| path.segments().any(|name| name.eq_ignore_ascii_case(".git"));
-    match delta.changes().iter().map(coldframe_core::DeltaChange::path).find(|path| is_git(path)) {
+    let is_git = |path: &WorkspacePath| path.segments().any(means_git);
+    // A folder with these is a repository without a `.git`, and its configuration names programs.
+    let is_bare = |path: &WorkspacePath| {
+        let holds = |name: &str| {
+            let below = path.parent().map_or_else(|| name.to_owned(), |folder| format!("{folder}/{name}"));
+            delta.changes().iter().any(|change| {
+                let changed = change.path().as_str();
+                change.node().is_some() && (changed == below || changed.starts_with(&format!("{below}/")))
+            })
+        };
+        path.name().eq_ignore_ascii_case("HEAD") && holds("config") && holds("objects") && holds("refs")
+    };
+    let mut paths = delta.changes().iter().map(coldframe_core::DeltaChange::path);
+    match paths.find(|path| is_git(path) || is_bare(path)) {
         None => Ok(()),
         Some(path) => {
             let message = format!(
@@ -106,6 +118,14 @@ fn check_harmless(delta: &WorkspaceDelta) -> Result<(), Error> {
             Err(Error::new(Kind::Refused, message))
         }
     }
+}
+
+/// True for every spelling that some file system takes for `.git`.
+fn means_git(name: &str) -> bool {
+    let ignorable = |letter: &char| !matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let plain: String = name.chars().filter(ignorable).collect::<String>().to_lowercase();
+    let stem = plain.split(':').next().unwrap_or_default().trim_end_matches(['.', ' ']);
+    stem == ".git" || stem == "git~1"
 }
 
 fn plan(base: &SourceSnapshot, delta: &WorkspaceDelta, direction: Direction) -> Result<ApplyPlan, Error> {
@@ -158,7 +178,7 @@ impl Job {
             self.directory
         );
         for difference in differences.iter().take(50) {
-            message.push_str(&format!("\n  {}: {}", difference.path, difference.problem));
+            message.push_str(&format!("\n  {:?}: {}", difference.path.as_str(), difference.problem));
         }
         if differences.len() > 50 {
             message.push_str(&format!("\n  and {} more", differences.len() - 50));

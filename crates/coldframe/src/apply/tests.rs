@@ -167,8 +167,8 @@ async fn a_directory_that_differs_is_refused_with_every_difference() {
     let before = bench.tree();
     let error = bench.apply(&bench.delta(everything()).await).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Conflict);
-    for name in ["a.txt", "dir:", "link", "tool", "other"] {
-        assert!(error.to_string().contains(&format!("\n  {name}")), "{name}: {error}");
+    for name in ["a.txt", "dir", "link", "tool", "other"] {
+        assert!(error.to_string().contains(&format!("\n  {name:?}: ")), "{name}: {error}");
     }
     assert_eq!(error.details().unwrap()["differences"].as_array().unwrap().len(), 5);
     assert_eq!(bench.tree(), before);
@@ -357,4 +357,20 @@ async fn a_delta_never_reaches_into_a_git_folder() {
         let delta = bench.delta(vec![added(file(name, "new\n", true))]).await;
         assert_eq!(bench.apply(&delta).await.unwrap_err().kind(), Kind::Refused, "{name}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_some_file_system_or_git_takes_for_a_repository_is_refused() {
+    let bench = Bench::new().await;
+    for name in ["GIT~1/config", ".g\u{200c}it/config", ".git /config", ".GIT./x", ".git:stream"] {
+        let delta = bench.delta(vec![added(file(name, "new\n", false))]).await;
+        assert_eq!(bench.apply(&delta).await.unwrap_err().kind(), Kind::Refused, "{name}");
+    }
+    let bare = ["docs/HEAD", "docs/config", "docs/objects/x/k", "docs/refs/heads/k"];
+    let delta = bench.delta(bare.iter().map(|name| added(file(name, "new\n", false))).collect()).await;
+    assert_eq!(bench.apply(&delta).await.unwrap_err().kind(), Kind::Refused);
+    let harmless = bench
+        .delta(vec![added(file("docs/HEAD", "new\n", false)), added(file(".gitignore", "new\n", false))])
+        .await;
+    bench.apply(&harmless).await.unwrap();
 }

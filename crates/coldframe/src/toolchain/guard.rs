@@ -3,19 +3,24 @@
 use std::path::{Path, PathBuf};
 
 /// Names of files and folders that hold credentials. A folder that directly holds one is not granted.
-const CREDENTIALS: [&str; 22] = [
+const CREDENTIALS: [&str; 27] = [
     ".aws",
     ".azure",
+    ".bash_history",
     ".docker",
     ".git-credentials",
     ".gnupg",
     ".kube",
+    ".m2",
+    ".my.cnf",
     ".netrc",
     ".npmrc",
     ".password-store",
     ".pgpass",
     ".pypirc",
+    ".s3cfg",
     ".ssh",
+    ".terraform.d",
     ".vault-token",
     ".yarnrc.yml",
     "credentials",
@@ -66,6 +71,9 @@ impl Guard {
                 return Err(format!("{place:?} is another folder for commands than on this host"));
             }
         }
+        if is_home_of_somebody(&real) {
+            return Err("it is the home folder of a user".to_owned());
+        }
         if let Some(user) = &self.user {
             if user.starts_with(&real) {
                 return Err("it holds your whole home folder".to_owned());
@@ -87,6 +95,13 @@ impl Guard {
             None => Ok(real),
         }
     }
+}
+
+/// True for a home folder that the system's list of users names; `$HOME` may say anything.
+fn is_home_of_somebody(folder: &Path) -> bool {
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let homes = users.lines().filter_map(|line| line.split(':').nth(5));
+    homes.filter(|home| !is_system(Path::new(home))).any(|home| Path::new(home) == folder)
 }
 
 /// The first entry of `folder` whose name is that of a credential.

@@ -128,7 +128,9 @@ impl Toolchains {
     /// A virtual environment runs on the Python it was made with, so that one is granted too.
     pub(super) fn take_venv(&mut self, entry: &Path, root: &Path) -> Verdict {
         // An activated environment may lie in the source's folder, which is off limits otherwise.
-        let limits = std::mem::take(&mut self.guard.off_limits);
+        let limits = self.guard.off_limits.clone();
+        let real = root.canonicalize().unwrap_or_else(|_| root.to_path_buf());
+        self.guard.off_limits.retain(|limit| *limit == real || !real.starts_with(limit));
         let granted = self.grant(root, "virtual environment");
         self.guard.off_limits = limits;
         granted?;
@@ -149,6 +151,10 @@ impl Toolchains {
         for bin in [bin.canonicalize().unwrap_or_else(|_| bin.clone()), bin] {
             if !super::is_system(&bin) && bin.is_dir() {
                 let base = if bin.ends_with("bin") { bin.parent().unwrap_or(&bin) } else { &bin };
+                // The file is the environment's own, so it may name anything; only a Python is meant.
+                if !is_python(base) {
+                    continue;
+                }
                 self.grant(base, "the Python of a virtual environment")?;
             }
         }
@@ -195,6 +201,13 @@ impl Toolchains {
     fn set(&mut self, name: &str, value: impl std::fmt::Display) {
         self.environment.insert(name.to_owned(), value.to_string());
     }
+}
+
+fn is_python(base: &Path) -> bool {
+    let has_library = std::fs::read_dir(base.join("lib")).is_ok_and(|entries| {
+        entries.flatten().any(|entry| entry.file_name().as_encoded_bytes().starts_with(b"python3"))
+    });
+    has_library && base.join("bin/python3").is_file()
 }
 
 fn is_within(real: &Path, folder: &Path) -> bool {

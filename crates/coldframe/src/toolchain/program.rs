@@ -76,7 +76,12 @@ impl Toolchains {
             return Ok(());
         }
         let folder = real.parent().unwrap_or(real);
-        let root = folder.parent().filter(|_| folder.ends_with("bin")).unwrap_or(folder);
+        // Only a `bin` that has the rest of an installation beside it stands for more than itself.
+        let is_installation =
+            |root: &&Path| ["lib", "libexec", "share"].iter().any(|name| root.join(name).is_dir());
+        let has_environment = |root: &&Path| root.join("pyvenv.cfg").is_file();
+        let parent = folder.parent().filter(|_| folder.ends_with("bin"));
+        let root = parent.filter(|root| is_installation(root) || has_environment(root)).unwrap_or(folder);
         if root.join("pyvenv.cfg").is_file() {
             self.grant(root, "virtual environment of the program you named")?;
             return self.grant_base(root);

@@ -138,6 +138,7 @@ fn asdf_shims_give_way_and_the_project_decides_before_the_user() {
 fn a_virtual_environment_brings_its_python_and_counts_in_the_source_only_when_activated() {
     let house = House::new();
     house.program("python/3.12/bin/python3");
+    house.file("python/3.12/lib/python3.12/os.py", "");
     house.file("project/.venv/pyvenv.cfg", &format!("home = {}/python/3.12/bin\n", house.root.display()));
     house.program("project/.venv/bin/pytest");
     let mut around = house.around(&["project/.venv/bin"]).with_project(house.root.join("project"));
@@ -218,4 +219,29 @@ fn the_state_folder_is_never_shown() {
     house.program("state/bin/tool");
     let around = house.around(&["state/bin"]).with_off_limits(house.root.join("state"));
     assert_eq!(Toolchains::discover(&around).grant_program("tool").unwrap_err().kind(), Kind::Refused);
+}
+
+#[test]
+fn a_link_into_a_bin_shows_the_bin_and_not_what_lies_beside_it() {
+    let house = House::new();
+    let target = house.program("store/bin/tool");
+    house.file("store/config.toml", "token = 1\n");
+    std::fs::create_dir_all(house.root.join("links")).unwrap();
+    symlink(target, house.root.join("links/tool")).unwrap();
+    let mut found = Toolchains::discover(&house.around(&["links"]));
+    found.grant_program("tool").unwrap();
+    assert_eq!(house.granted(&found), ["links", "store/bin"]);
+}
+
+#[test]
+fn an_activated_environment_opens_neither_the_state_folder_nor_what_its_file_names() {
+    let house = House::new();
+    house.program("venv/bin/python");
+    house.file("secrets/key", "");
+    house.file("venv/pyvenv.cfg", &format!("home = {}\n", house.root.join("secrets").display()));
+    house.file("venv/state/store/x", "");
+    let around = house.around(&["venv/bin"]).with_off_limits(house.root.join("venv/state"));
+    assert!(house.granted(&Toolchains::discover(&around)).is_empty());
+    let open = Toolchains::discover(&house.around(&["venv/bin"]));
+    assert_eq!(house.granted(&open), ["venv"]);
 }

@@ -101,8 +101,13 @@ async fn the_state_folder_inside_the_source_is_not_captured() {
     let snapshot = node.capture(&source, &Selection::default()).await.unwrap().snapshot;
     assert!(snapshot.entry("notes.md").is_some());
     assert!(snapshot.entries_below("state").is_empty());
-    let everything = Selection { include_ignored: true, include: vec![] };
-    assert_eq!(node.capture(&source, &everything).await.unwrap_err().kind(), Kind::Contract);
+    for selection in [
+        Selection { include_ignored: true, include: vec![] },
+        Selection { include_ignored: false, include: vec!["state/**".to_owned()] },
+    ] {
+        let snapshot = node.capture(&source, &selection).await.unwrap().snapshot;
+        assert!(snapshot.entries_below("state").is_empty());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
