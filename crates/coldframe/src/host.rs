@@ -136,7 +136,8 @@ impl StepHost for Host {
             let output = hydrated(request.output.clone(), &outputs, &book, request.run, visible_steps)
                 .map_err(|error| evidence_error(&error))?;
             let deltas = deltas_of(request.completed);
-            check_standing(&self.store, &book, &output, &deltas)
+            let base = self.snapshot(&request.snapshot).await.map_err(|error| step_error(&error))?;
+            check_standing(&self.store, &base, &book, &output, &deltas)
                 .await
                 .map_err(|error| evidence_error(&error))?;
             Ok(output)
@@ -189,7 +190,7 @@ impl HostedStep {
         let cited = book.cited(&output).into_iter().filter(|receipt| receipt.id.step == self.step);
         validate_against_delta(cited, &self.snapshot, &delta)
             .map_err(|error| evidence_error(&Error::from(error)))?;
-        check_standing(&self.store, &book, &output, &self.deltas)
+        check_standing(&self.store, &self.snapshot, &book, &output, &self.deltas)
             .await
             .map_err(|error| evidence_error(&error))?;
         Ok(output)
@@ -242,19 +243,18 @@ fn deltas_of(steps: &BTreeMap<Id, CompletedStep>) -> BTreeMap<Id, Digest> {
 /// A write of an earlier step that is cited must stand in the delta of that step.
 async fn check_standing(
     store: &Store,
+    base: &SourceSnapshot,
     book: &ReceiptBook,
     output: &Value,
     deltas: &BTreeMap<Id, Digest>,
 ) -> Result<(), Error> {
-    for (step, delta) in deltas {
-        let cited: Vec<_> =
-            book.cited(output).into_iter().filter(|receipt| receipt.id.step == *step).collect();
-        if cited.is_empty() {
-            continue;
-        }
-        let delta = store.load_delta(delta).await?;
-        let base = store.load_snapshot(&delta.base()).await?;
-        validate_against_delta(cited, &base, &delta)?;
+    let mut cited: BTreeMap<&Id, Vec<_>> = BTreeMap::new();
+    for receipt in book.cited(output) {
+        cited.entry(&receipt.id.step).or_default().push(receipt);
+    }
+    for (step, receipts) in cited {
+        let Some(delta) = deltas.get(step) else { continue };
+        validate_against_delta(receipts, base, &store.load_delta(delta).await?)?;
     }
     Ok(())
 }

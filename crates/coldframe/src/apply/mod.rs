@@ -95,29 +95,36 @@ impl Coldframe {
 
 /// A hook or a configuration in a `.git` folder would be run by the user's next git command.
 fn check_harmless(delta: &WorkspaceDelta) -> Result<(), Error> {
-    let is_git = |path: &WorkspacePath| path.segments().any(means_git);
-    // A folder with these is a repository without a `.git`, and its configuration names programs.
-    let is_bare = |path: &WorkspacePath| {
-        let holds = |name: &str| {
-            let below = path.parent().map_or_else(|| name.to_owned(), |folder| format!("{folder}/{name}"));
-            delta.changes().iter().any(|change| {
-                let changed = change.path().as_str();
-                change.node().is_some() && (changed == below || changed.starts_with(&format!("{below}/")))
-            })
-        };
-        path.name().eq_ignore_ascii_case("HEAD") && holds("config") && holds("objects") && holds("refs")
-    };
-    let mut paths = delta.changes().iter().map(coldframe_core::DeltaChange::path);
-    match paths.find(|path| is_git(path) || is_bare(path)) {
+    let paths = || delta.changes().iter().map(coldframe_core::DeltaChange::path);
+    let in_git = paths().find(|path| path.segments().any(means_git));
+    match in_git.map(WorkspacePath::as_str).or_else(|| bare_repository(delta)) {
         None => Ok(()),
         Some(path) => {
             let message = format!(
-                "the delta changes {:?}, which git trusts; it is not applied, look at it with `delta show`",
-                path.as_str()
+                "the delta changes {path:?}, which git trusts; it is not applied, look at it with `delta show`"
             );
             Err(Error::new(Kind::Refused, message))
         }
     }
+}
+
+/// A folder that the delta makes into a repository without a `.git`: git finds it by these names, and runs what its
+/// configuration names. The root is the empty path.
+fn bare_repository(delta: &WorkspaceDelta) -> Option<&str> {
+    const PARTS: [&str; 4] = ["head", "config", "objects", "refs"];
+    let mut found: BTreeMap<&str, u8> = BTreeMap::new();
+    for path in
+        delta.changes().iter().filter(|change| change.node().is_some()).map(|change| change.path().as_str())
+    {
+        let mut start = 0;
+        for segment in path.split('/') {
+            if let Some(part) = PARTS.iter().position(|part| segment.eq_ignore_ascii_case(part)) {
+                *found.entry(path[..start].trim_end_matches('/')).or_default() |= 1 << part;
+            }
+            start += segment.len() + 1;
+        }
+    }
+    found.into_iter().find(|(_, parts)| *parts == 0b1111).map(|(folder, _)| folder)
 }
 
 /// True for every spelling that some file system takes for `.git`.
